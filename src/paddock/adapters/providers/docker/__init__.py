@@ -1,0 +1,1 @@
+"""Sandboxes as containers of a Docker or Podman engine, on this host or elsewhere."""

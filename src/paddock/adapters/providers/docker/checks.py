@@ -1,0 +1,116 @@
+"""What the Docker provider needs of an engine, looked at one by one. Works where there is none."""
+
+from collections.abc import Iterator
+
+from paddock.adapters.providers.docker.address import EngineAddress
+from paddock.adapters.providers.docker.config import DockerConfig
+from paddock.adapters.providers.docker.engine import Engine
+from paddock.adapters.providers.docker.network import can_fence
+from paddock.adapters.providers.docker.opening import why_not_joined
+from paddock.adapters.providers.local.opening import find_init
+from paddock.domain.errors import PaddockError
+from paddock.ports.provider import Finding, Health, Status
+
+
+async def check(config: DockerConfig) -> Health:
+    """Everything that can be known of the engine; one that does not answer is a finding."""
+    try:
+        async with Engine(EngineAddress.find(config.host)) as engine:
+            findings = tuple(_findings(config, engine))
+    except PaddockError as error:
+        findings = (Finding("engine", Status.MISSING, error.message, error.remediation),)
+    return Health(all(finding.status is not Status.MISSING for finding in findings), findings)
+
+
+def _findings(config: DockerConfig, engine: Engine) -> Iterator[Finding]:
+    about = engine.about
+    found = f"{about.product} at {engine.address.text}, API {about.version}"
+    yield Finding("engine", Status.OK, found)
+    yield _guest(config, engine)
+    yield _seccomp(engine)
+    yield _limits(engine)
+    yield _disk(engine)
+    yield _network(engine)
+    yield _runtime(config, engine)
+
+
+def _guest(config: DockerConfig, engine: Engine) -> Finding:
+    reason = why_not_joined(engine)
+    if not reason:
+        try:
+            find_init(config.init)
+        except PaddockError as error:
+            reason = error.message
+    if config.guest == "packed" or (config.guest == "auto" and reason):
+        why = f" ({reason})" if reason else ""
+        return Finding("guest", Status.OK, f"packed{why}: images need Python 3.9 or newer")
+    if reason:
+        fix = "run Paddock as root on the engine's host, or set docker.guest to auto"
+        return Finding("guest", Status.MISSING, f"cannot be joined: {reason}", fix)
+    return Finding("guest", Status.OK, "joined: images need no Python")
+
+
+def _seccomp(engine: Engine) -> Finding:
+    options = " ".join(engine.about.info.get("SecurityOptions") or ())
+    if "seccomp" in options:
+        return Finding("seccomp", Status.OK, "the engine filters system calls")
+    return Finding(
+        "seccomp",
+        Status.MISSING,
+        "the engine cannot filter system calls",
+        "use an engine and a kernel with seccomp",
+    )
+
+
+def _limits(engine: Engine) -> Finding:
+    info = engine.about.info
+    needed = {"MemoryLimit": "memory", "PidsLimit": "processes", "CpuCfsQuota": "processors"}
+    if missing := [name for flag, name in needed.items() if info.get(flag) is False]:
+        return Finding(
+            "limits",
+            Status.MISSING,
+            f"the engine cannot limit {', '.join(missing)}",
+            "boot the engine's host with these control groups enabled",
+        )
+    found = f"control groups version {info.get('CgroupVersion', '1')}"
+    if info.get("SwapLimit") is False:
+        return Finding(
+            "limits",
+            Status.DEGRADED,
+            f"{found}; swap is not counted, so a sandbox may use more memory than asked for",
+            "boot the engine's host with swapaccount=1, or without swap",
+        )
+    return Finding("limits", Status.OK, found)
+
+
+def _disk(engine: Engine) -> Finding:
+    driver = str(engine.about.info.get("Driver", "unknown"))
+    if driver in ("btrfs", "zfs"):
+        return Finding("disk", Status.OK, f"{driver}; limits are enforced")
+    return Finding("disk", Status.OK, f"{driver}; limits are watched, and a stop follows")
+
+
+def _network(engine: Engine) -> Finding:
+    if not why_not_joined(engine) and can_fence():
+        return Finding(
+            "open network", Status.OK, "kept from the host and from link-local addresses"
+        )
+    return Finding(
+        "open network",
+        Status.DEGRADED,
+        "a sandbox with open egress may reach the engine's host and link-local addresses",
+        "run Paddock as root on the engine's host with nftables installed, or keep egress closed",
+    )
+
+
+def _runtime(config: DockerConfig, engine: Engine) -> Finding:
+    known = sorted(engine.about.info.get("Runtimes") or ())
+    if config.runtime and config.runtime not in known:
+        return Finding(
+            "runtime",
+            Status.MISSING,
+            f"{config.runtime} is not known to the engine, which has {', '.join(known)}",
+            "register it in the engine's daemon.json, or correct docker.runtime",
+        )
+    default = str(engine.about.info.get("DefaultRuntime", "unknown"))
+    return Finding("runtime", Status.OK, config.runtime or default)

@@ -1,0 +1,256 @@
+"""What sandboxes start from, as images of the engine: templates, others' images, snapshots."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from paddock.adapters.providers.docker import records
+from paddock.adapters.providers.docker.engine import Engine
+from paddock.adapters.providers.docker.names import Names, template_image
+from paddock.adapters.providers.docker.place import Turns
+from paddock.adapters.providers.docker.records import Defaults
+from paddock.domain.errors import Broken, Conflict, NotFound, PaddockError, Unavailable
+
+_IMPORT_S = 1800.0
+_COMMIT_S = 1800.0
+_CHUNK = 1 << 20
+_HERE = "localhost/"
+_LIBPOD = "/v4.0.0/libpod"
+_OTHER_SCHEMES = ("oci:", "oci-archive:", "docker-archive:", "dir:", "tar:", "/", ".")
+_LEFT_OUT = ("./proc/*", "./sys/*", "./dev/*", "./run/*")
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateImage:
+    """A template as an engine can have it: files to be imported, or an image it has itself."""
+
+    defaults: Defaults
+    digest: str = ""
+    files: Callable[[], AbstractAsyncContextManager[Path]] | None = None
+    """Opens a directory or a tar file with the root; asked for only when it must be imported."""
+    reference: str = ""
+    """The engine's own image, where the template's source is `docker:NAME`."""
+
+
+ImageSource = Callable[[str], Awaitable[TemplateImage]]
+"""By a template's name; NotFound when there is no such template."""
+
+
+async def no_templates(template: str) -> TemplateImage:
+    raise NotFound(
+        f"there is no template {template!r}",
+        remediation="name an image of the engine as docker:NAME",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What a container is made of."""
+
+    image: str
+    defaults: Defaults
+    foreign: bool = False
+    """Somebody else's image, which may lack what a sandbox expects."""
+
+
+@dataclass
+class Images:
+    """The images of one installation on one engine."""
+
+    engine: Engine
+    names: Names
+    source: ImageSource = no_templates
+    _turns: Turns = field(default_factory=Turns)
+
+    async def template(self, template: str) -> Base:
+        """By a template's name, or the name of an image; imported or pulled when first needed."""
+        if reference := _engine_reference(template):
+            return await self._own(reference, Defaults(template))
+        found = await self.source(template)
+        if found.reference:
+            return await self._own(found.reference, found.defaults)
+        name = self._qualified(template_image(template, found.digest))
+        async with self._turns.take(name):
+            if (seen := await self._inspect(name)) is None:
+                await self._import(name, found)
+                seen = await self._inspect(name)
+        if seen is None:
+            raise Broken(f"the engine imported template {template} and does not have it")
+        return Base(seen["Id"], found.defaults)
+
+    def _qualified(self, name: str) -> str:
+        """Podman takes a name without a registry for one of Docker's own registry."""
+        if not self.engine.about.podman or name.startswith(_HERE):
+            return name
+        return _HERE + name
+
+    async def _own(self, reference: str, defaults: Defaults) -> Base:
+        async with self._turns.take(reference):
+            seen = await self._inspect(reference)
+            if seen is None:
+                await self._pull(reference)
+                seen = await self._inspect(reference)
+        if seen is None:
+            raise Broken(f"the engine pulled image {reference} and does not have it")
+        config = seen.get("Config") or {}
+        env = dict(pair.partition("=")[::2] for pair in config.get("Env") or ())
+        return Base(
+            seen["Id"],
+            replace(
+                defaults,
+                env={**env, **defaults.env},
+                workdir=defaults.workdir or config.get("WorkingDir") or "",
+            ),
+            foreign=True,
+        )
+
+    async def _inspect(self, name: str) -> Mapping[str, Any] | None:
+        try:
+            seen: Mapping[str, Any] = await self.engine.get(f"images/{name}/json", f"find {name}")
+        except NotFound:
+            return None
+        return seen
+
+    async def _pull(self, reference: str) -> None:
+        name, tag = reference, ""
+        if "@" not in reference:
+            head, colon, rest = reference.rpartition(":")
+            name, tag = (head, rest) if colon and "/" not in rest else (reference, "latest")
+        query = {"fromImage": name, **({"tag": tag} if tag else {})}
+        try:
+            await self.engine.pull(query, f"pull image {reference}", _IMPORT_S)
+        except NotFound as error:
+            raise NotFound(
+                f"there is no image {reference}: {error.message}",
+                remediation="check its name; for a private one, `docker pull` it first",
+            ) from error
+        except Broken as error:
+            raise Unavailable(
+                f"image {reference} is not on the engine and cannot be had: {error.message}",
+                remediation="give the engine a way to the registry, or load the image into it",
+            ) from error
+
+    async def _import(self, name: str, found: TemplateImage) -> None:
+        if found.files is None:
+            raise Broken(f"template {found.defaults.template} has neither files nor an image")
+        async with found.files() as root:
+            await self.engine.send(
+                "POST",
+                "images/create",
+                f"import template {found.defaults.template}",
+                data=_tar(root) if root.is_dir() else _read(root),
+                # With its tag in one piece, because Podman overlooks a tag of its own.
+                query={
+                    "fromSrc": "-",
+                    "repo": name,
+                    "changes": f"LABEL {records.KIND}={records.TEMPLATE}",
+                },
+                timeout=_IMPORT_S,
+            )
+
+    async def commit(self, container: str, marks: Mapping[str, str], name: str = "") -> str:
+        """The id of an image of its disk at one moment; the engine pauses it for that."""
+        repository, _, tag = self._qualified(name).rpartition(":") if name else ("", "", "")
+        query = [("container", container), ("repo", repository), ("tag", tag), ("pause", "true")]
+        if self.engine.about.podman:  # it does not look at the labels in the body
+            query += [("changes", line) for line in records.instructions(marks)]
+        made = await self.engine.call(
+            "POST",
+            "commit",
+            f"copy the disk of container {container[:12]}",
+            body={"Labels": dict(marks)},
+            query=query,
+            timeout=_COMMIT_S,
+        )
+        return _with_algorithm(made["Id"])
+
+    async def tag(self, image: str, name: str) -> None:
+        repository, _, tag = self._qualified(name).rpartition(":")
+        await self.engine.post(f"images/{image}/tag", f"name {name}", repo=repository, tag=tag)
+
+    async def untag(self, name: str) -> None:
+        """The name goes, and the image with it unless a sandbox stands on it. Absent is success."""
+        name = self._qualified(name)
+        with suppress(NotFound):
+            if not self.engine.about.podman:
+                await self.engine.delete(f"images/{name}", f"remove image {name}", force=1)
+                return
+            # Podman's force would remove the sandboxes as well.
+            seen = await self.engine.get(f"images/{name}/json", f"find {name}")
+            repository, _, tag = name.rpartition(":")
+            path = f"{_LIBPOD}/images/{name}/untag"
+            await self.engine.post(path, f"take the name {name} away", repo=repository, tag=tag)
+            await self.discard(seen["Id"])
+
+    async def discard(self, image: str) -> None:
+        """Remove an image without a name that nothing stands on any more; others stay."""
+        seen = await self._inspect(image)
+        if seen is None or seen.get("RepoTags"):
+            return
+        if ((seen.get("Config") or {}).get("Labels") or {}).get(records.KIND) in (
+            records.FORK,
+            records.SNAPSHOT,
+        ):
+            with suppress(NotFound, Conflict):
+                await self.engine.delete(f"images/{image}", f"remove image {image}")
+
+    async def of_kind(self, kind: str) -> list[Mapping[str, Any]]:
+        seen = await self.engine.get(
+            "images/json", "list its images", filters=self.names.filter, all=1
+        )
+        return [one for one in seen if (one.get("Labels") or {}).get(records.KIND) == kind]
+
+    async def find(self, name: str) -> Mapping[str, Any] | None:
+        """By name or `sha256:` and id, with everything the engine knows of it."""
+        return await self._inspect(name if name.startswith("sha256:") else self._qualified(name))
+
+    async def added_bytes(self, image: str) -> int | None:
+        """What its uppermost layer has on top of the others."""
+        try:
+            history = await self.engine.get(f"images/{image}/history", f"measure image {image}")
+            return int(history[0]["Size"])
+        except (PaddockError, LookupError, TypeError, ValueError):
+            return None
+
+
+def _with_algorithm(image: str) -> str:
+    return image if image.startswith("sha256:") else f"sha256:{image}"
+
+
+def _engine_reference(template: str) -> str:
+    """The image that is meant, where the name of a template says that one is meant."""
+    if template.startswith("docker:"):
+        return template.removeprefix("docker:")
+    if template.startswith(_OTHER_SCHEMES):
+        return ""
+    return template if "/" in template or ":" in template else ""
+
+
+async def _read(path: Path) -> AsyncIterator[bytes]:
+    with path.open("rb") as file:
+        while data := await asyncio.to_thread(file.read, _CHUNK):
+            yield data
+
+
+async def _tar(root: Path) -> AsyncIterator[bytes]:
+    process = await asyncio.create_subprocess_exec(
+        *("tar", "-C", str(root), "--numeric-owner", "--xattrs", "--xattrs-include=*"),
+        *(f"--exclude={path}" for path in _LEFT_OUT),
+        *("-c", "."),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert process.stdout is not None
+    try:
+        while data := await process.stdout.read(_CHUNK):
+            yield data
+        if await process.wait() != 0:
+            raise Broken(f"the files in {root} could not all be read")
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

@@ -1,0 +1,168 @@
+"""The running part of a sandbox: start it, bring its guest in, end it, say why it ended."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddock.adapters.providers.docker.engine import Engine
+from paddock.adapters.providers.docker.joined import JoinedGuests
+from paddock.adapters.providers.docker.network import OpenNetwork
+from paddock.adapters.providers.docker.notes import Notes
+from paddock.adapters.providers.docker.packed import NOT_FOUND, TOO_OLD, PackedGuests
+from paddock.adapters.providers.docker.place import Place
+from paddock.adapters.providers.docker.records import JOINED, Container, SandboxRecord, find
+from paddock.domain.errors import Conflict, InvalidRequest, PaddockError, TimedOut, Unavailable
+from paddock.domain.reason import Reason
+from paddock.domain.sandbox import SandboxState
+from paddock.guest_client import Guest
+
+_GRACE_S = 10.0
+_ANSWERS_WITHIN_S = 30.0
+_ENDED_FROM_OUTSIDE = (0, 143, 255)
+"""Exit codes of a first process that was asked to end, or whose end nobody saw: the engine or the
+host went down. By itself it never ends so."""
+_ABOUT_PYTHON = {
+    TOO_OLD: "has a python3 older than 3.9",
+    **dict.fromkeys(NOT_FOUND, "has no python3 that could be started"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """Starts and ends the containers of one installation."""
+
+    engine: Engine
+    place: Place
+    network: OpenNetwork
+    notes: Notes
+    joined: JoinedGuests | None
+    packed: PackedGuests
+    on_step: Callable[[str], None]
+
+    def guests(self, record: SandboxRecord) -> JoinedGuests | PackedGuests:
+        if record.guest != JOINED:
+            return self.packed
+        if self.joined is None or not self.place.shares(record.maker):
+            raise Unavailable(
+                f"the guest of the sandbox with the key {record.key!r} was joined from elsewhere",
+                remediation=f"use the control plane that runs as root with {record.maker.run}",
+            )
+        return self.joined
+
+    async def power_on(self, container: Container) -> Container:
+        """Start it on the disk it has; its guest answers afterwards."""
+        guests = self.guests(container.record)
+        await guests.prepare(container)
+        self.on_step("boot.prepared")
+        try:
+            await self.engine.post(
+                f"containers/{container.id}/start", f"start container {container.name}"
+            )
+        except PaddockError:
+            _blame_image(await find(self.engine, container.id))
+            raise
+        self.on_step("boot.started")
+        container = await find(self.engine, container.id)
+        self.network.separate()
+        await guests.enter(container)
+        self.on_step("boot.guest")
+        await self._greet(container, guests)
+        return container
+
+    async def _greet(self, container: Container, guests: JoinedGuests | PackedGuests) -> None:
+        """Wait until the guest answers, or until it is clear that it never will."""
+        until = time.monotonic() + _ANSWERS_WITHIN_S
+        while True:
+            try:
+                async with Guest(await guests.address(container)) as guest:
+                    await guest.health()
+                    await guests.introduce(container, guest)
+                    return
+            except (Unavailable, TimedOut):
+                now = await find(self.engine, container.id)
+                if now.state is not SandboxState.RUNNING:
+                    _blame_image(now)
+                    raise
+                if time.monotonic() > until:
+                    raise
+                await asyncio.sleep(0.05)
+
+    async def ask_to_finish(self, container: Container, grace: float = _GRACE_S) -> None:
+        """Let its processes end by themselves; one that cannot be asked is not waited for."""
+        try:
+            address = await self.guests(container.record).address(container)
+            async with asyncio.timeout(grace + 2), Guest(address) as guest:
+                await guest.shutdown(grace)
+        except (Unavailable, TimedOut, TimeoutError):
+            return
+
+    async def power_off(self, container: Container, reason: Reason, detail: str = "") -> None:
+        """End the machine, keep the disk; why is noted first."""
+        await self.notes.write(container.id, reason, detail)
+        self.on_step("stop.noted")
+        with suppress(Conflict):  # it had ended by itself
+            await self.engine.post(
+                f"containers/{container.id}/kill", f"end container {container.name}", signal="KILL"
+            )
+        await self.engine.post(f"containers/{container.id}/wait", "see it end")
+        self.on_step("stop.ended")
+        await self.forget(container)
+
+    async def forget(self, container: Container) -> None:
+        with suppress(Unavailable):
+            await self.guests(container.record).forget(container.id)
+
+    def has_guest(self, container: Container) -> bool:
+        """False only where it can be known that nobody answers there any more."""
+        if container.record.guest != JOINED or self.joined is None:
+            return True
+        return not self.place.shares(container.record.maker) or self.joined.is_alive(container)
+
+    async def end_without_guest(self, container: Container) -> None:
+        """A sandbox that nobody can talk to has ended, whatever still runs in it."""
+        if self.joined is not None and self.joined.oom_kills(container):
+            await self.power_off(container, Reason.OOM, "the kernel was out of memory for it")
+        else:
+            detail = "its guest ended, or somebody restarted it past Paddock"
+            await self.power_off(container, Reason.CRASHED, detail)
+
+    async def why_ended(self, container: Container) -> tuple[Reason, str]:
+        if (note := await self.notes.read(container.id)) is not None:
+            return note.reason, note.detail
+        if container.oom_killed:
+            return Reason.OOM, "the kernel was out of memory for it"
+        host_restarted = container.record.guest == JOINED and container.started_at < _booted_at()
+        if container.exit_code in _ENDED_FROM_OUTSIDE or host_restarted:
+            detail = "the engine or its host went down, or somebody stopped it there"
+            return Reason.PROVIDER_LOST, detail
+        return Reason.CRASHED, f"its first process ended with {container.exit_code}"
+
+    async def aclose(self) -> None:
+        await self.packed.aclose()
+        if self.joined is not None:
+            await self.joined.aclose()
+
+
+def _blame_image(container: Container) -> None:
+    """Raise what the first process's exit code says about the image, if it says anything."""
+    if container.record.guest == JOINED or container.exit_code not in _ABOUT_PYTHON:
+        return
+    template = container.record.defaults.template
+    raise InvalidRequest(
+        f"template {template} {_ABOUT_PYTHON[container.exit_code]}, and the guest needs one there",
+        remediation=(
+            "use an image with Python 3.9 or newer on its PATH; where Paddock runs as root on the "
+            "engine's own host, the image needs none"
+        ),
+    )
+
+
+def _booted_at() -> float:
+    """When this host started; 0 where that cannot be known."""
+    with suppress(OSError, StopIteration, ValueError):
+        lines = Path("/proc/stat").read_text().splitlines()
+        return float(next(line.split()[1] for line in lines if line.startswith("btime ")))
+    return 0.0

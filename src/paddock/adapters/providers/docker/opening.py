@@ -1,0 +1,208 @@
+"""Putting the Docker provider together: what the engine and this host are able to do."""
+
+import os
+import re
+import resource
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paddock.adapters.providers.docker import container as containers
+from paddock.adapters.providers.docker import joined
+from paddock.adapters.providers.docker.address import EngineAddress
+from paddock.adapters.providers.docker.config import DockerConfig
+from paddock.adapters.providers.docker.engine import Engine
+from paddock.adapters.providers.docker.images import Images, ImageSource
+from paddock.adapters.providers.docker.joined import JoinedGuests
+from paddock.adapters.providers.docker.life import Life, Limits
+from paddock.adapters.providers.docker.machine import Machines
+from paddock.adapters.providers.docker.names import Names
+from paddock.adapters.providers.docker.network import OpenNetwork, can_fence
+from paddock.adapters.providers.docker.notes import Notes
+from paddock.adapters.providers.docker.packed import PackedGuests
+from paddock.adapters.providers.docker.place import Place
+from paddock.adapters.providers.docker.snapshots import Snapshots
+from paddock.adapters.providers.host.launch_control import LaunchControl
+from paddock.adapters.providers.local.opening import find_init
+from paddock.domain.errors import InvalidRequest, PaddockError
+from paddock.domain.sandbox import Resources
+
+_INSTALLATION = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_UNKNOWN = 1 << 40
+_MOST_PIDS = 4_194_304
+_SIZED_DRIVERS = ("btrfs", "zfs")
+"""Storage drivers that limit a container's disk on any file system they run on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the provider is made of."""
+
+    config: DockerConfig
+    engine: Engine
+    life: Life
+    snapshots: Snapshots
+
+    @property
+    def local(self) -> bool:
+        """Whether processes of the engine's containers are processes of this host."""
+        return not why_not_joined(self.engine)
+
+    def check_runtime(self, runtime: str) -> None:
+        known = self.engine.about.info.get("Runtimes") or {}
+        if runtime and runtime not in known:
+            raise InvalidRequest(
+                f"the engine has no runtime called {runtime!r}",
+                remediation=f"choose one of: {', '.join(sorted(known))}",
+            )
+
+    def most(self) -> Resources:
+        """All that the engine's host has: no sandbox can be given more."""
+        info = self.engine.about.info
+        return Resources(
+            cpus=float(info.get("NCPU") or _UNKNOWN),
+            memory_mib=int(info.get("MemTotal") or _UNKNOWN << 20) >> 20,
+            disk_mib=_disk_mib(info) if self.local else _UNKNOWN,
+            pids=_MOST_PIDS,
+        )
+
+    async def aclose(self) -> None:
+        await self.life.machines.aclose()
+        await self.engine.aclose()
+        self.life.place.close()
+
+
+async def open_parts(
+    config: DockerConfig, source: ImageSource, provider: str, on_step: Callable[[str], None]
+) -> Parts:
+    engine = await Engine(EngineAddress.find(config.host)).__aenter__()
+    try:
+        names = _names(config)
+        place = Place.open(config, names)
+    except BaseException:
+        await engine.aclose()
+        raise
+    try:
+        life = _life(config, engine, place, source, (provider, on_step))
+    except BaseException:
+        place.close()
+        await engine.aclose()
+        raise
+    return Parts(config, engine, life, Snapshots(life))
+
+
+def _names(config: DockerConfig) -> Names:
+    if not _INSTALLATION.fullmatch(config.installation):
+        raise InvalidRequest(
+            f"docker.installation is {config.installation!r}, which is not usable",
+            remediation="use 1 to 64 of a-z, A-Z, 0-9, '.', '_' and '-'",
+        )
+    return Names(config.installation)
+
+
+def _life(
+    config: DockerConfig,
+    engine: Engine,
+    place: Place,
+    source: ImageSource,
+    said: tuple[str, Callable[[str], None]],
+) -> Life:
+    provider, on_step = said
+    names = Names(config.installation)
+    nofile = _nofile(config, engine)
+    fenced = not why_not_joined(engine) and can_fence()
+    network = OpenNetwork(engine, names, config.open_subnet, fenced)
+    notes = Notes(engine, names)
+    return Life(
+        provider=provider,
+        engine=engine,
+        names=names,
+        place=place,
+        images=Images(engine, names, source),
+        network=network,
+        notes=notes,
+        machines=Machines(
+            engine=engine,
+            place=place,
+            network=network,
+            notes=notes,
+            joined=_joined(config, engine, place, nofile),
+            packed=PackedGuests(place, engine),
+            on_step=on_step,
+        ),
+        limits=Limits(
+            nofile=nofile,
+            seccomp=_seccomp(engine, place),
+            nproc=_nproc(engine),
+            tmp_mib=config.tmp_mib,
+            limit_disk=engine.about.info.get("Driver") in _SIZED_DRIVERS,
+            runtime=config.runtime,
+        ),
+        on_step=on_step,
+    )
+
+
+def _joined(config: DockerConfig, engine: Engine, place: Place, nofile: int) -> JoinedGuests | None:
+    if config.guest == "packed":
+        return None
+    reason = why_not_joined(engine)
+    try:
+        init = "" if reason else find_init(config.init)
+    except PaddockError as error:
+        reason, init = error.message, ""
+    if not reason:
+        launch = LaunchControl(place.layout.run, inherit=[place.owner.fd])
+        return JoinedGuests(place, launch, init, nofile)
+    if config.guest == "joined":
+        raise InvalidRequest(
+            f"docker.guest is joined, but a guest cannot be joined here: {reason}",
+            remediation="set docker.guest to auto or packed",
+        )
+    return None
+
+
+def why_not_joined(engine: Engine) -> str:
+    """Why guests cannot come in from this host; empty when they can."""
+    info = engine.about.info
+    return joined.why_not(
+        engine.address.socket, str(info.get("Name")), str(info.get("KernelVersion"))
+    )
+
+
+def _seccomp(engine: Engine, place: Place) -> str:
+    """Podman wants a file on its own host. Where we cannot put one, its default profile holds."""
+    if not engine.about.podman:
+        return containers.seccomp_profile()
+    if why_not_joined(engine):
+        return ""
+    path = place.layout.run / "seccomp.json"
+    draft = path.with_name(f".{path.name}-{place.owner.id}")
+    draft.write_text(containers.seccomp_profile())
+    draft.rename(path)
+    return str(path)
+
+
+def _nproc(engine: Engine) -> int:
+    """Podman by itself asks for more than a root without CAP_SYS_RESOURCE is granted; as many as
+    the kernel can number at all are enough for everybody."""
+    if not engine.about.podman or why_not_joined(engine):
+        return 0
+    most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    numbered = int(Path("/proc/sys/kernel/pid_max").read_text())
+    return numbered if most == resource.RLIM_INFINITY else min(most, numbered)
+
+
+def _nofile(config: DockerConfig, engine: Engine) -> int:
+    """An engine without the right to raise limits refuses more than its own; ours is like it."""
+    if why_not_joined(engine):
+        return config.nofile
+    return min(config.nofile, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+
+
+def _disk_mib(info: Mapping[str, Any]) -> int:
+    with suppress(OSError):
+        disk = os.statvfs(Path(str(info.get("DockerRootDir"))))
+        return max(16, disk.f_blocks * disk.f_frsize >> 20)
+    return _UNKNOWN

@@ -1,0 +1,77 @@
+"""What a starting control plane does first: undo what is half done, sweep what is nobody's.
+
+Nothing that was finished is touched: a sandbox whose container has ended is a stopped one.
+"""
+
+import logging
+from contextlib import suppress
+
+from paddock.adapters.providers.docker import records
+from paddock.adapters.providers.docker.life import Life
+from paddock.adapters.providers.docker.names import NEW
+from paddock.adapters.providers.docker.records import Container, ImageRecord
+from paddock.adapters.providers.local.life import uncancelled
+from paddock.domain.errors import Broken, PaddockError
+
+_log = logging.getLogger(__name__)
+_UNFINISHED = ("removing", "dead")
+
+
+async def reconcile(life: Life) -> None:
+    containers = await life.all()
+    for container in containers:
+        try:
+            await _settle(life, container)
+        except PaddockError as error:
+            # One that resists must not keep the others from being found; the next run tries again.
+            _log.error("sandbox not reconciled id=%s error=%s", container.id[:12], error)
+    await _sweep_images(life)
+    await _sweep_notes(life)
+    await _sweep_sockets(life)
+    if any(life.names.network in container.networks for container in containers):
+        await life.network.ensure()  # a host that was restarted has forgotten its rules
+    await life.network.remove_unused()
+    life.place.owner.forget_dead()
+
+
+async def _settle(life: Life, container: Container) -> None:
+    record = container.record
+    half_made = container.name.endswith(NEW)
+    if half_made and life.place.is_alive(record.maker, record.created_at):
+        return
+    if half_made or container.status in _UNFINISHED:
+        await uncancelled(life.unmake(container))
+        _log.info("half-made container removed name=%s", container.name)
+    elif life.lost(container):
+        async with life.held(container.id):
+            return
+
+
+async def _sweep_images(life: Life) -> None:
+    """Snapshots that never became whole; bases of forks and deleted snapshots without a user."""
+    for kind in (records.SNAPSHOT, records.FORK):
+        for seen in await life.images.of_kind(kind):
+            with suppress(Broken):
+                record = records.read(seen.get("Labels"), ImageRecord, f"image {seen['Id']}")
+                if life.place.is_alive(record.maker, record.created_at):
+                    continue
+                for tag in seen.get("RepoTags") or ():
+                    if tag.endswith(NEW):
+                        await life.images.untag(tag)
+                await life.images.discard(seen["Id"])
+
+
+async def _sweep_notes(life: Life) -> None:
+    known = {container.id for container in await life.all()}
+    for container in await life.notes.containers() - known:
+        await life.notes.remove(container)
+
+
+async def _sweep_sockets(life: Life) -> None:
+    """Of joined guests whose container is gone, and of tunnels whose process is."""
+    known = {life.place.socket(container.id).name for container in await life.all()}
+    for path in (life.place.layout.run / "guests").iterdir():
+        owner = path.name.partition("-")[0] if "-" in path.name else ""
+        alive = life.place.owner.is_alive(owner) if owner else path.name in known
+        if not alive:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,186 @@
+"""The control plane's end of the launcher: start it, ask it, notice when it is gone."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from paddock.domain.errors import Broken, Unavailable
+
+_PACKET = 1 << 20
+_START_TIMEOUT_S = 10.0
+_BOOTSTRAP = (
+    "import sys; sys.path[:0] = sys.argv.pop().split(':'); "
+    "from paddock.adapters.providers.host.launcher import main; main()"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a program that the launcher ran ended."""
+
+    code: int
+    output: str
+
+
+@dataclass
+class LaunchControl:
+    """One launcher process, started when first needed and again if it should die."""
+
+    run_dir: Path
+    inherit: Sequence[int] = ()
+    """Descriptors the launcher keeps open for as long as it lives, such as the owner's lock."""
+    fast_cgroups: bool = True
+    _process: subprocess.Popen[bytes] | None = None
+    _socket: socket.socket | None = None
+    _waiting: dict[int, asyncio.Future[dict[str, Any]]] = field(default_factory=dict)
+    _numbers: Any = field(default_factory=lambda: count(1))
+    _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def run(
+        self, argv: Sequence[str], *, timeout: float, overlay: Mapping[str, Any] | None = None
+    ) -> Finished:
+        """Run a program in the launcher's namespace, with an overlay mounted meanwhile."""
+        answer = await self._ask(
+            "run", argv=list(argv), timeout=timeout, overlay=dict(overlay) if overlay else None
+        )
+        return Finished(answer["code"], answer["output"])
+
+    async def idmap(self, lower: Path, first_id: int, count: int) -> None:
+        await self._ask("idmap", lower=str(lower), first_id=first_id, count=count)
+
+    async def forget(self, lower: Path) -> None:
+        if self._process is not None:
+            await self._ask("forget", lower=str(lower))
+
+    async def join(self, listener: socket.socket, **order: Any) -> None:
+        """Fork a guest into the sandbox; it serves on `listener`."""
+        await self._ask("join", listener, **order)
+
+    async def aclose(self) -> None:
+        self._drop(Unavailable("the launcher was closed"))
+        process, self._process = self._process, None
+        if process is None:
+            return
+        try:
+            await asyncio.to_thread(process.wait, 15)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            await asyncio.to_thread(process.wait)
+
+    async def _ask(
+        self, operation: str, carried: socket.socket | None = None, **content: Any
+    ) -> dict[str, Any]:
+        control = await self._connected()
+        number = next(self._numbers)
+        packet = json.dumps({"request": number, "operation": operation, **content}).encode()
+        if len(packet) > _PACKET:
+            raise Broken(f"a launcher request of {len(packet)} bytes is too large")
+        future = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        try:
+            await self._send(control, packet, [carried.fileno()] if carried else [])
+            answer: dict[str, Any] = await future
+        finally:
+            self._waiting.pop(number, None)
+        if "error" in answer:
+            raise Broken(f"the launcher could not {operation}: {answer['error']}")
+        return answer
+
+    async def _send(self, control: socket.socket, packet: bytes, fds: list[int]) -> None:
+        for _ in range(2000):
+            try:
+                socket.send_fds(control, [packet], fds)
+                return
+            except BlockingIOError:
+                await asyncio.sleep(0.002)
+            except OSError as error:
+                raise Unavailable(f"the launcher is gone: {error}") from error
+        raise Unavailable("the launcher does not take requests")
+
+    async def _connected(self) -> socket.socket:
+        async with self._starting:
+            if self._socket is None:
+                await self._start()
+            assert self._socket is not None
+            return self._socket
+
+    async def _start(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * _PACKET)
+        self.run_dir.mkdir(parents=True, exist_ok=True, mode=0o755)
+        log = self.run_dir / "launcher.log"
+        with theirs, log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-I", "-S", "-c", _BOOTSTRAP),
+                    *(str(theirs.fileno()), str(self.run_dir / "mounts")),
+                    "fast" if self.fast_cgroups else "plain",
+                    ":".join(path for path in sys.path if path and Path(path).is_dir()),
+                ],
+                pass_fds=[theirs.fileno(), *self.inherit],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                cwd="/",
+            )
+        loop = asyncio.get_running_loop()
+        ready = loop.create_future()
+        self._waiting[0] = ready
+        self._socket = ours
+        loop.add_reader(ours, self._receive)
+        try:
+            await asyncio.wait_for(ready, _START_TIMEOUT_S)
+        except (TimeoutError, Unavailable) as error:
+            self._drop(Unavailable("the launcher did not start"))
+            self._process.kill()
+            await asyncio.to_thread(self._process.wait)
+            self._process = None
+            raise Unavailable(
+                f"the launcher did not start: {_tail(log)}",
+                remediation="it must run as root; `paddock doctor` says what is missing",
+            ) from error
+
+    def _receive(self) -> None:
+        assert self._socket is not None
+        try:
+            packet = self._socket.recv(_PACKET)
+        except BlockingIOError:
+            return
+        except OSError:
+            packet = b""
+        if not packet:
+            self._drop(Unavailable(f"the launcher died: {_tail(self.run_dir / 'launcher.log')}"))
+            return
+        answer = json.loads(packet)
+        future = self._waiting.pop(answer["request"], None)
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+    def _drop(self, why: Unavailable) -> None:
+        control, self._socket = self._socket, None
+        if control is not None:
+            with contextlib.suppress(RuntimeError, ValueError):
+                asyncio.get_running_loop().remove_reader(control)
+            control.close()
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(why)
+
+
+def _tail(log: Path) -> str:
+    with contextlib.suppress(OSError):
+        lines = log.read_bytes()[-2000:].decode(errors="replace").strip().splitlines()
+        return " / ".join(lines[-3:]) or os.strerror(0)
+    return "no log"

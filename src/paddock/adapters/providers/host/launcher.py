@@ -1,0 +1,216 @@
+"""The launcher: a small root process that starts runtimes and forks guests.
+
+It lives in a mount namespace of its own (the host's later mounts arrive, its own never leave), so
+that what it mounts for a sandbox is seen by nobody else and is gone when it ends; crun, which
+refuses hosts with cgroup v1 and v2 side by side, sees only the one with the controllers there. It
+is a single thread around one poll(2), because it forks. Requests and answers are JSON packets on
+the socket it was started with; end of file means that the control plane is gone, and it follows.
+"""
+
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from paddock.adapters.providers.host import join, mounts, seccomp, syscalls
+from paddock.guest.server import preload
+
+_PACKET = 1 << 20
+_LAST_WORDS_S = 10.0
+"""How long runtimes that are under way may take to finish after the control plane has gone."""
+
+
+@dataclass
+class _Program:
+    """A runtime that is running for somebody."""
+
+    request: int
+    output: int
+    deadline: float
+    after: Callable[[], None]
+
+
+@dataclass
+class Launcher:
+    """The state of the process: who is being waited for."""
+
+    control: socket.socket
+    filter: bytes
+    mounter: mounts.Mounter
+    programs: dict[int, _Program] = field(default_factory=dict)
+    reports: dict[int, int] = field(default_factory=dict)
+    """Open report pipes of guests on their way in, and the request each answers."""
+
+    def run(self) -> None:
+        wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        poll = select.poll()
+        poll.register(self.control, select.POLLIN)
+        poll.register(wake_read, select.POLLIN)
+        while True:
+            for fd in self.reports:
+                poll.register(fd, select.POLLIN)
+            for fd, _ in poll.poll(200 if self.programs else None):
+                if fd == self.control.fileno():
+                    if not self._take_request():
+                        self._finish()
+                        return
+                elif fd == wake_read:
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(wake_read, 4096)
+                elif fd in self.reports:
+                    poll.unregister(fd)
+                    self._take_report(fd)
+            self._reap()
+            self._enforce_deadlines()
+
+    def _take_request(self) -> bool:
+        packet, fds, _, _ = socket.recv_fds(self.control, _PACKET, 1)
+        if not packet:
+            return False
+        message = json.loads(packet)
+        request = message.pop("request")
+        operation = message.pop("operation")
+        try:
+            match operation:
+                case "run":
+                    self._start(request, **message)
+                case "join":
+                    self._join(request, socket.socket(fileno=fds.pop()), **message)
+                case "idmap":
+                    self.mounter.show_mapped(**message)
+                    self._answer(request)
+                case "forget":
+                    self.mounter.forget(**message)
+                    self._answer(request)
+                case _:
+                    self._answer(request, error=f"unknown operation {operation!r}")
+        except (OSError, TypeError, ValueError, RuntimeError) as error:
+            self._answer(request, error=f"{type(error).__name__}: {error}")
+        finally:
+            for fd in fds:
+                os.close(fd)
+        return True
+
+    def _answer(self, request: int, **content: Any) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.control.send(json.dumps({"request": request, **content}).encode())
+
+    def _start(
+        self, request: int, argv: list[str], timeout: float, overlay: dict[str, Any] | None = None
+    ) -> None:
+        """Run a program; its root file system is mounted for just as long as it takes."""
+        undo = self.mounter.mount_overlay(**overlay) if overlay else _nothing
+        output = os.memfd_create("output")
+        try:
+            pid = os.posix_spawnp(
+                argv[0],
+                argv,
+                os.environ,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, output, 1),
+                    (os.POSIX_SPAWN_DUP2, output, 2),
+                ],
+                setsigmask=[],
+                setsigdef=[signal.SIGCHLD, signal.SIGPIPE, signal.SIGINT],
+                setpgroup=0,
+            )
+        except OSError:
+            os.close(output)
+            undo()
+            raise
+        self.programs[pid] = _Program(request, output, time.monotonic() + timeout, undo)
+
+    def _join(self, request: int, listener: socket.socket, **fields: Any) -> None:
+        order = join.Join(
+            pid=fields["pid"],
+            config=fields["config"],
+            capabilities=tuple(fields["capabilities"]),
+            no_new_privs=fields["no_new_privs"],
+            cgroup_procs=tuple(fields["cgroup_procs"]),
+            accounting=fields["accounting"],
+            nofile=fields.get("nofile", 0),
+        )
+        read, write = os.pipe2(os.O_CLOEXEC)
+        with listener:
+            if os.fork() == 0:
+                join.become_guest(order, listener, self.filter, write)
+        os.close(write)
+        self.reports[read] = request
+
+    def _take_report(self, fd: int) -> None:
+        text = os.read(fd, 4096).decode(errors="replace")
+        os.close(fd)
+        request = self.reports.pop(fd)
+        self._answer(request, **({"error": text} if text else {}))
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if program := self.programs.pop(pid, None):
+                self._conclude(program, os.waitstatus_to_exitcode(status))
+
+    def _conclude(self, program: _Program, code: int) -> None:
+        os.lseek(program.output, 0, os.SEEK_SET)
+        output = os.read(program.output, 64 << 10).decode(errors="replace")
+        os.close(program.output)
+        program.after()
+        self._answer(program.request, code=code, output=output)
+
+    def _enforce_deadlines(self) -> None:
+        now = time.monotonic()
+        for pid, program in self.programs.items():
+            if program.deadline < now:
+                os.killpg(pid, signal.SIGKILL)
+
+    def _finish(self) -> None:
+        """Let what is under way end by itself, so that whoever cleans up finds it whole."""
+        until = time.monotonic() + _LAST_WORDS_S
+        while self.programs and time.monotonic() < until:
+            time.sleep(0.005)
+            self._reap()
+        for pid in self.programs:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+
+
+def _nothing() -> None:
+    return None
+
+
+def main() -> None:
+    """Started by LaunchControl with the control socket's number and a directory for mounts."""
+    os.setsid()
+    control = socket.socket(fileno=int(sys.argv[1]))
+    control.set_inheritable(False)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    syscalls.set_child_subreaper()
+    directory, speed = sys.argv[2:4]
+    syscalls.set_title("paddock-launcher")
+    mounter = mounts.Mounter.in_private_namespace(directory)
+    if speed == "fast":
+        mounter.favour_cgroup_changes()
+    preload()
+    program = seccomp.compile_filter()
+    launcher = Launcher(control, program, mounter)
+    gc.collect()
+    gc.freeze()
+    gc.disable()  # a collection would touch, and so copy, every page shared with the guests
+    control.send(b'{"request": 0}')
+    launcher.run()

@@ -1,0 +1,104 @@
+"""Mounts that only the launcher sees: overlay roots and id-mapped template layers."""
+
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from paddock.adapters.providers.host import syscalls
+
+_UNIFIED = "/sys/fs/cgroup/unified"
+
+
+@dataclass
+class Mounter:
+    """Keeps one id-mapped view of every template layer that is in use."""
+
+    directory: Path
+    mapped: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    @classmethod
+    def in_private_namespace(cls, directory: str) -> "Mounter":
+        syscalls.unshare(syscalls.CLONE_NEWNS)
+        syscalls.mount("none", "/", "", syscalls.MS_REC | syscalls.MS_SLAVE)
+        with contextlib.suppress(OSError):
+            # crun refuses to work where cgroup v1 and v2 are mounted side by side.
+            syscalls.umount(_UNIFIED, syscalls.MNT_DETACH)
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        return cls(Path(directory))
+
+    def favour_cgroup_changes(self) -> None:
+        """Make moving a process into a control group cost 0.3 ms instead of about 10.
+
+        The kernel's lock for it is tuned for hosts on which groups hardly ever change. The option
+        belongs to a hierarchy but acts on that one lock, so an empty one that only this namespace
+        sees will do. Kernels before 6.0 do not know it and stay as they are.
+        """
+        target = self.directory / "cgroup"
+        target.mkdir(exist_ok=True)
+        with contextlib.suppress(OSError):
+            syscalls.mount("none", str(target), "cgroup", 0, "none,name=paddock,favordynmods")
+
+    def show_mapped(self, lower: str, first_id: int, count: int) -> None:
+        """Make `lower` appear with its owners shifted to `first_id`; once per layer."""
+        if (lower, first_id) in self.mapped:
+            return
+        target = self.directory / f"lower-{len(self.mapped)}-{os.getpid()}"
+        target.mkdir(parents=True, exist_ok=True)
+        namespace = _user_namespace(first_id, count)
+        try:
+            syscalls.mount_idmapped(lower, str(target), namespace)
+        finally:
+            os.close(namespace)
+        self.mapped[lower, first_id] = str(target)
+
+    def forget(self, lower: str) -> None:
+        """Let go of a layer that is about to be removed."""
+        for key in [key for key in self.mapped if key[0] == lower]:
+            target = self.mapped.pop(key)
+            syscalls.umount(target, syscalls.MNT_DETACH)
+            Path(target).rmdir()
+
+    def mount_overlay(
+        self, lowers: list[str], volume: str, target: str, first_id: int | None
+    ) -> Callable[[], None]:
+        """Mount a sandbox's root, the uppermost of the lower layers first; the answer unmounts."""
+        if first_id is not None:
+            lowers = [self.mapped[lower, first_id] for lower in lowers]
+        layers = ":".join(_escape(lower) for lower in lowers)
+        changed = f"upperdir={_escape(volume)}/upper,workdir={_escape(volume)}/work"
+        # No index and no inode numbers across layers: the copy of a volume is mounted elsewhere.
+        options = f"lowerdir={layers},{changed},index=off,xino=off,metacopy=off"
+        syscalls.mount("overlay", target, "overlay", 0, options)
+        return lambda: syscalls.umount(target, syscalls.MNT_DETACH)
+
+
+def _escape(path: str) -> str:
+    return path.replace("\\", "\\\\").replace(",", "\\,").replace(":", "\\:")
+
+
+def _user_namespace(first_id: int, count: int) -> int:
+    """A descriptor of a user namespace that maps 0 to `first_id`; nobody lives in it."""
+    ready_read, ready_write = os.pipe()
+    done_read, done_write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(OSError):
+            syscalls.unshare(syscalls.CLONE_NEWUSER)
+            os.write(ready_write, b"+")
+            os.close(done_write)
+            os.read(done_read, 1)
+        os._exit(0)
+    os.close(ready_write)
+    os.close(done_read)
+    try:
+        if os.read(ready_read, 1) != b"+":
+            raise OSError("this kernel refused a user namespace")
+        for kind in ("uid_map", "gid_map"):
+            Path(f"/proc/{child}/{kind}").write_text(f"0 {first_id} {count}\n")
+        return os.open(f"/proc/{child}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(ready_read)
+        os.close(done_write)
+        os.waitpid(child, 0)

@@ -1,0 +1,1 @@
+"""Sandboxes on this host: OCI bundles run by crun, runc or runsc."""

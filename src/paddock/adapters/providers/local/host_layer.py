@@ -1,0 +1,68 @@
+"""The layer between template and sandbox: what of the host's own settings a sandbox shares.
+
+The host's certificates make a company's own authorities work inside; its name servers are what an
+open network needs. As an overlay layer, unlike a bind mount, the files can be replaced inside (a
+package upgrade does), and nothing of it becomes part of a snapshot.
+"""
+
+import hashlib
+import ipaddress
+import shutil
+from pathlib import Path
+
+CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
+_HOST_STORES = (CERTIFICATES, "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem")
+_RESOLVERS = ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
+_HOSTS = "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback\n"
+
+TRUST_ENV = dict.fromkeys(
+    ("NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE"), CERTIFICATES
+)
+"""For programs that bring certificates of their own instead of asking the system."""
+
+
+def build(parent: Path) -> Path:
+    """The directory of the layer, made once for each content."""
+    files = {"etc/hosts": _HOSTS.encode(), "etc/hostname": b"sandbox\n"}
+    if certificates := _first_file(_HOST_STORES):
+        files[CERTIFICATES.lstrip("/")] = certificates
+    if resolver := _resolver():
+        files["etc/resolv.conf"] = resolver
+    digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:16]
+    layer = parent / digest
+    if layer.is_dir():
+        return layer
+    half_made = parent / f".tmp-{digest}"
+    shutil.rmtree(half_made, ignore_errors=True)
+    for name, content in files.items():
+        path = half_made / name
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+        path.write_bytes(content)
+        path.chmod(0o644)
+    half_made.chmod(0o755)
+    half_made.rename(layer)
+    return layer
+
+
+def _first_file(candidates: tuple[str, ...]) -> bytes | None:
+    return next((Path(name).read_bytes() for name in candidates if Path(name).is_file()), None)
+
+
+def _resolver() -> bytes | None:
+    """The first list of name servers that means something outside the host's own loopback."""
+    for candidate in _RESOLVERS:
+        path = Path(candidate)
+        if not path.is_file():
+            continue
+        lines = path.read_text(errors="replace").splitlines()
+        servers = [line.split()[1] for line in lines if line.startswith("nameserver ")]
+        if any(not _is_loopback(server) for server in servers):
+            return "".join(f"{line}\n" for line in lines).encode()
+    return None
+
+
+def _is_loopback(server: str) -> bool:
+    try:
+        return ipaddress.ip_address(server.partition("%")[0]).is_loopback
+    except ValueError:
+        return True

@@ -1,0 +1,83 @@
+"""Where the local provider keeps things: what must last, and what a reboot may take."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Paths of one installation. `data` lasts; `run` is emptied when the host restarts."""
+
+    data: Path
+    run: Path
+
+    @classmethod
+    def of(cls, data_dir: Path, run_root: Path = Path("/run/paddock")) -> "Layout":
+        data = data_dir.absolute()
+        return cls(data, run_root / hashlib.sha256(str(data).encode()).hexdigest()[:8])
+
+    @property
+    def cgroup_root(self) -> str:
+        return f"paddock/{self.run.name}"
+
+    @property
+    def sandboxes(self) -> Path:
+        return self.data / "sandboxes"
+
+    @property
+    def snapshots(self) -> Path:
+        return self.data / "snapshots"
+
+    @property
+    def keys(self) -> Path:
+        return self.data / "keys"
+
+    @property
+    def owners(self) -> Path:
+        return self.run / "owners"
+
+    @property
+    def runtime_state(self) -> Path:
+        return self.run / "oci"
+
+    def record(self, ref: str) -> Path:
+        return self.sandboxes / ref / "state.json"
+
+    def lock(self, ref: str) -> Path:
+        return self.run / "locks" / ref
+
+    def snapshot_record(self, snapshot: str) -> Path:
+        return self.snapshots / f"{snapshot}.json"
+
+    def bundle(self, ref: str) -> Path:
+        return self.run / "bundles" / ref
+
+    def socket(self, ref: str) -> Path:
+        return self.run / "guests" / f"{ref}.sock"
+
+    def door(self, ref: str) -> Path:
+        """Where a guest that cannot be joined makes its socket."""
+        return self.run / "doors" / ref
+
+    def cgroup(self, ref: str) -> str:
+        return f"{self.cgroup_root}/{ref}"
+
+    def make(self) -> None:
+        """Everything a sandbox's root may look into is searchable, nothing is listable by it."""
+        for directory in (self.data, self.run):
+            directory.mkdir(parents=True, exist_ok=True)
+            directory.chmod(0o711)
+        for private in (self.sandboxes, self.snapshots, self.keys, self.owners):
+            private.mkdir(parents=True, exist_ok=True)
+            private.chmod(0o700)
+        for directory in (
+            self.run / "guests",
+            self.run / "doors",
+            self.run / "locks",
+            self.runtime_state,
+        ):
+            directory.mkdir(exist_ok=True)
+            directory.chmod(0o700)
+        (self.run / "bundles").mkdir(exist_ok=True)
+        (self.run / "bundles").chmod(0o711)

@@ -1,0 +1,211 @@
+"""The running part of a sandbox: start it, reach it, freeze it, end it."""
+
+import asyncio
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddock.adapters.providers.host import capabilities
+from paddock.adapters.providers.host.cgroups import Cgroup, Hierarchies
+from paddock.adapters.providers.host.launch_control import LaunchControl
+from paddock.adapters.providers.local import bundle, host_layer, packed, runtime
+from paddock.adapters.providers.local.layout import Layout
+from paddock.adapters.providers.local.records import Machine, Process, SandboxRecord, boot_id
+from paddock.domain.errors import Broken, Unavailable
+from paddock.domain.guest import GuestAddress
+
+_BOOT_TIMEOUT_S = 30.0
+_BACKLOG = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """Starts and ends the machines of one installation."""
+
+    layout: Layout
+    hierarchies: Hierarchies
+    launch: LaunchControl
+    volumes: Path
+    init: str
+    """The static first process, as a path on the host."""
+    host_layer: Path
+    on_step: Callable[[str], None]
+
+    def cgroup(self, ref: str) -> Cgroup:
+        return Cgroup(self.hierarchies, self.layout.cgroup(ref))
+
+    def address(self, record: SandboxRecord) -> GuestAddress:
+        """The joined guest's socket, or the door that a packed guest has made for itself."""
+        door = self.layout.door(record.ref) / packed.SOCKET
+        path = door if door.exists() else self.layout.socket(record.ref)
+        return GuestAddress(socket=str(path), token=record.token)
+
+    async def boot(self, record: SandboxRecord) -> Machine:
+        """A running machine on the sandbox's volume. On failure the caller ends what is there."""
+        engine = runtime.choose(record.runtime)
+        directory = self._write_bundle(record, engine)
+        self.on_step("boot.bundle")
+        lowers = [str(self.host_layer), record.lower]
+        if record.idmap is not None:
+            for lower in lowers:
+                await self.launch.idmap(Path(lower), record.idmap.first, record.idmap.count)
+        finished = await self.launch.run(
+            engine.run_argv(self.layout.runtime_state, directory, record.ref),
+            timeout=_BOOT_TIMEOUT_S,
+            overlay={
+                "lowers": lowers,
+                "volume": str(self.volumes / record.ref),
+                "target": str(directory / "rootfs"),
+                "first_id": record.idmap.first if record.idmap else None,
+            },
+        )
+        self.on_step("boot.runtime")
+        if finished.code != 0:
+            raise Broken(
+                f"{engine.name} could not start sandbox {record.ref}: {finished.output.strip()}",
+                remediation="`paddock doctor` shows what this host lacks",
+            )
+        init = Process.of(int((directory / "pid").read_text()))
+        guest = await self._join(record, init.pid) if engine.joinable else init
+        self.on_step("boot.guest")
+        return Machine(boot_id(), init, guest)
+
+    def _write_bundle(self, record: SandboxRecord, engine: runtime.Runtime) -> Path:
+        directory = self.layout.bundle(record.ref)
+        (directory / "rootfs").mkdir(parents=True, exist_ok=True)
+        spec = bundle.BundleSpec(
+            root=str(directory / "rootfs"),
+            init=self.init,
+            guest_state=str(self.volumes / record.ref / "guest"),
+            cgroup_path=self.layout.cgroup(record.ref),
+            resources=record.resources,
+            idmap=record.idmap,
+            no_new_privs=record.no_new_privs,
+        )
+        if not engine.joinable:
+            spec = packed.prepare(spec, record, self.layout, self.volumes.parent)
+        (directory / "config.json").write_text(json.dumps(bundle.build(spec)))
+        return directory
+
+    async def _join(self, record: SandboxRecord, init: int) -> Process:
+        cgroup = self.cgroup(record.ref)
+        with self._listen(record.ref) as listener:
+            await self.launch.join(
+                listener,
+                pid=init,
+                config=guest_config(record),
+                capabilities=capabilities.numbers(),
+                no_new_privs=record.no_new_privs,
+                cgroup_procs=cgroup.procs_files(),
+                accounting=cgroup.accounting_files(),
+            )
+        return await _only_other(cgroup, init)
+
+    def _listen(self, ref: str) -> socket.socket:
+        path = self.layout.socket(ref)
+        path.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            listener.bind(str(path))
+            path.chmod(0o600)
+            listener.listen(_BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+        return listener
+
+    async def end(self, record: SandboxRecord) -> None:
+        """Nothing of it runs and nothing of it is left but its volume; absent is success."""
+        cgroup = self.cgroup(record.ref)
+        cgroup.thaw()
+        if record.machine and record.machine.boot_id == boot_id() and record.machine.init.alive():
+            await _kill(record.machine.init.pid)
+        self.on_step("end.killed")
+        if record.runtime and not runtime.choose(record.runtime).joinable:
+            argv = runtime.choose(record.runtime).delete_argv(self.layout.runtime_state, record.ref)
+            await self.launch.run(argv, timeout=_BOOT_TIMEOUT_S)
+        await self.sweep(record.ref)
+
+    async def sweep(self, ref: str) -> None:
+        """Remove what a machine leaves on the host, known or not."""
+        cgroup = self.cgroup(ref)
+        if cgroup.exists():
+            await asyncio.to_thread(cgroup.kill)
+            self.on_step("end.empty")
+            await asyncio.to_thread(cgroup.remove)
+        self.on_step("end.cgroup")
+        shutil.rmtree(self.layout.runtime_state / ref, ignore_errors=True)
+        shutil.rmtree(self.layout.bundle(ref), ignore_errors=True)
+        shutil.rmtree(self.layout.door(ref), ignore_errors=True)
+        self.layout.socket(ref).unlink(missing_ok=True)
+
+
+async def _only_other(cgroup: Cgroup, init: int) -> Process:
+    """The guest: nothing untrusted has run yet, so it is whoever is there besides init.
+
+    The processes by which it came in may still be on their way out.
+    """
+    for _ in range(200):
+        others = [pid for pid in cgroup.pids() if pid != init]
+        if len(others) == 1:
+            with contextlib.suppress(OSError):
+                return Process.of(others[0])
+        await asyncio.sleep(0.001)
+    raise Broken(f"{cgroup.path} has {len(others)} processes beside its first, not one guest")
+
+
+def guest_env(record: SandboxRecord) -> dict[str, str]:
+    """What every command in it finds in its environment, whoever asks for the command."""
+    return {**host_layer.TRUST_ENV, **record.env}
+
+
+def guest_config(record: SandboxRecord) -> dict[str, object]:
+    """The fields of the guest's configuration that the sandbox's record decides."""
+    return {
+        "sandbox_id": record.ref,
+        "token": record.token,
+        "env": guest_env(record),
+        "user": record.user,
+        "workdir": record.workdir,
+        "state_dir": bundle.GUEST_STATE,
+    }
+
+
+async def _kill(pid: int) -> None:
+    """End a process and wait for it; with the first of a namespace all others in it end too."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        await _readable(descriptor, 10.0)
+    finally:
+        os.close(descriptor)
+
+
+async def _readable(descriptor: int, timeout: float) -> None:
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+
+    def finish() -> None:
+        if not done.done():
+            done.set_result(None)
+
+    if select.select([descriptor], [], [], 0)[0]:
+        return
+    loop.add_reader(descriptor, finish)
+    try:
+        await asyncio.wait_for(done, timeout)
+    except TimeoutError as error:
+        raise Unavailable("a sandbox's first process did not end when killed") from error
+    finally:
+        loop.remove_reader(descriptor)

@@ -1,0 +1,247 @@
+"""Putting the local provider together: what is found on the host, opened once."""
+
+import asyncio
+import hashlib
+import ipaddress
+import os
+import shutil
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from paddock.adapters.providers.host.cgroups import host_hierarchies
+from paddock.adapters.providers.host.launch_control import LaunchControl
+from paddock.adapters.providers.local import host_layer, packed, runtime
+from paddock.adapters.providers.local.bundle import IdMap
+from paddock.adapters.providers.local.config import LocalConfig
+from paddock.adapters.providers.local.layout import Layout
+from paddock.adapters.providers.local.life import Life
+from paddock.adapters.providers.local.machine import Machines
+from paddock.adapters.providers.local.network import OpenNetwork
+from paddock.adapters.providers.local.owner import Locks, Owner
+from paddock.adapters.providers.local.plan import Plan
+from paddock.adapters.providers.local.records import (
+    Keys,
+    Records,
+    SandboxRecord,
+    SnapshotRecord,
+)
+from paddock.adapters.providers.local.storage import Storage, open_storage
+from paddock.adapters.providers.local.templates import SnapshotParts, TemplateStore
+from paddock.adapters.providers.local.templates.defaults import Defaults
+from paddock.domain.errors import Broken, Conflict, NotFound, Unavailable
+from paddock.domain.ids import is_ulid
+from paddock.domain.template import SourceKind, Template, TemplateSource, is_image
+from paddock.ports.provider import SandboxSpec
+
+INIT_PROGRAMS = ("/usr/bin/catatonit", "/usr/libexec/podman/catatonit")
+SetupRunner = Callable[[Path, Path | None, Sequence[str]], Awaitable[Path]]
+Progress = Callable[[str, float | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the provider is made of."""
+
+    config: LocalConfig
+    storage: Storage
+    templates: TemplateStore
+    launch: LaunchControl
+    owner: Owner
+    life: Life
+    idmap: IdMap | None
+
+    async def plan_template(
+        self, spec: SandboxSpec, progress: Progress, set_up: SetupRunner
+    ) -> Plan:
+        template = self._recipe(spec.template)
+        engine = runtime.choose(spec.runtime, template.runtime, self.config.runtime)
+        built = await self.templates.ensure(template, progress=progress, setup_runner=set_up)
+        if not engine.joinable:
+            packed.find_python(built.lower, template.name)
+        idmap = self._idmap(engine)
+        return Plan(
+            template=template.name,
+            digest=built.digest,
+            lower=str(built.lower),
+            runtime=engine.name,
+            idmap=idmap,
+            no_new_privs=self._no_new_privs(spec, engine, template),
+            user=template.user or built.user,
+            workdir=template.workdir or built.workdir,
+            env=(*built.env, *template.env),
+            seed=built.seed,
+        )
+
+    def _recipe(self, name: str) -> Template:
+        """A template by its name, or one made on the spot of an image's reference."""
+        if not is_image(name):
+            return self.templates.recipe(name)
+        short = hashlib.sha256(name.encode()).hexdigest()[:12]
+        return Template(f"image-{short}", TemplateSource(SourceKind.IMAGE, name))
+
+    def _idmap(self, engine: runtime.Runtime) -> IdMap | None:
+        """gVisor keeps ids to itself; its files are the host's, unshifted."""
+        return self.idmap if engine.joinable else None
+
+    def _no_new_privs(
+        self, spec: SandboxSpec, engine: runtime.Runtime, template: Template | None = None
+    ) -> bool:
+        """Root inside is harmless in a user namespace, and to gVisor's own kernel."""
+        wish = spec.hardened
+        if wish is None:
+            wish = template.hardened if template else False
+        return wish or (engine.joinable and self.idmap is None)
+
+    def plan_snapshot(self, record: SnapshotRecord, spec: SandboxSpec) -> Plan:
+        engine = runtime.choose(spec.runtime, record.runtime, self.config.runtime)
+        self._check_owners(record.id, record.idmap, engine)
+        return Plan(
+            template=record.template,
+            digest=record.digest,
+            lower=record.lower,
+            runtime=engine.name,
+            idmap=record.idmap,
+            no_new_privs=self._no_new_privs(spec, engine),
+            user=record.user,
+            workdir=record.workdir,
+            env=tuple(record.env.items()),
+            seed=self.storage.pool / "snapshots" / record.id,
+        )
+
+    def plan_fork(self, source: SandboxRecord, volume: Path, spec: SandboxSpec) -> Plan:
+        engine = runtime.choose(spec.runtime, source.runtime)
+        self._check_owners(source.ref, source.idmap, engine)
+        return Plan(
+            template=source.template,
+            digest=source.digest,
+            lower=source.lower,
+            runtime=engine.name,
+            idmap=source.idmap,
+            no_new_privs=source.no_new_privs if spec.hardened is None else spec.hardened,
+            user=source.user,
+            workdir=source.workdir,
+            env=tuple(source.env.items()),
+            seed=volume,
+            source=source.ref,
+        )
+
+    def _check_owners(self, source: str, idmap: IdMap | None, engine: runtime.Runtime) -> None:
+        if (idmap is None) != (self._idmap(engine) is None):
+            raise Conflict(
+                f"the files of {source} were not made for the runtime {engine.name}: "
+                "their owners are shifted differently",
+                remediation="use the runtime that the source was made with",
+            )
+
+    def plan_setup(self, lower: Path, seed: Path | None) -> Plan:
+        engine = runtime.choose(self.config.runtime)
+        return Plan(
+            template="set-up",
+            digest="",
+            lower=str(lower),
+            runtime=engine.name,
+            idmap=self._idmap(engine),
+            no_new_privs=False,
+            user="root",
+            seed=seed,
+        )
+
+    async def aclose(self) -> None:
+        await self.launch.aclose()
+        self.owner.close()
+        await asyncio.to_thread(self.storage.close)
+
+
+async def open_parts(config: LocalConfig, on_step: Callable[[str], None]) -> Parts:
+    if os.geteuid() != 0:
+        raise Unavailable(
+            "the local provider needs root, to make namespaces, mounts and control groups",
+            remediation="run it with sudo, or use the docker provider as an unprivileged user",
+        )
+    layout = Layout.of(config.data_dir, config.run_root)
+    init = find_init(config.init)
+    runtime.choose(config.runtime)
+    layout.make()
+    async with AsyncExitStack() as undo:
+        storage = await asyncio.to_thread(
+            open_storage, layout.data, driver=config.storage, pool_size_mib=config.pool_size_mib
+        )
+        undo.callback(storage.close)
+        owner = Owner(layout)
+        undo.callback(owner.close)
+        launch = LaunchControl(layout.run, inherit=[owner.fd], fast_cgroups=config.fast_cgroups)
+        undo.push_async_callback(launch.aclose)
+        layer = await asyncio.to_thread(host_layer.build, storage.pool / "host")
+        idmap = await _find_idmap(config, launch, layer)
+        machines = Machines(
+            layout=layout,
+            hierarchies=host_hierarchies(),
+            launch=launch,
+            volumes=storage.pool / "volumes",
+            init=init,
+            host_layer=layer,
+            on_step=on_step,
+        )
+        life = _life(config, layout, owner, machines, storage)
+        templates = TemplateStore(
+            storage,
+            layout.data,
+            cache=config.template_cache,
+            snapshots=partial(_snapshot_parts, life),
+        )
+        undo.pop_all()
+        return Parts(config, storage, templates, launch, owner, life, idmap)
+
+
+def _life(
+    config: LocalConfig, layout: Layout, owner: Owner, machines: Machines, storage: Storage
+) -> Life:
+    subnet = ipaddress.IPv4Network(config.open_subnet)
+    return Life(
+        layout=layout,
+        owner=owner,
+        locks=Locks(layout),
+        records=Records(layout),
+        keys=Keys(layout),
+        storage=storage,
+        machines=machines,
+        network=OpenNetwork(layout.run.name, subnet, layout.run / "network"),
+        on_step=machines.on_step,
+    )
+
+
+def _snapshot_parts(life: Life, snapshot: str) -> SnapshotParts:
+    """What a template made of a snapshot stands upon."""
+    record = life.records.read_snapshot(snapshot) if is_ulid(snapshot) else None
+    if record is None or not record.ready:
+        raise NotFound(f"there is no snapshot {snapshot} on the local provider")
+    return SnapshotParts(
+        lower=Path(record.lower),
+        volume=life.storage.pool / "snapshots" / record.id,
+        defaults=Defaults(tuple(record.env.items()), record.user, record.workdir),
+    )
+
+
+async def _find_idmap(config: LocalConfig, launch: LaunchControl, layer: Path) -> IdMap | None:
+    """The id mapping, if this kernel and the pool's file system can do it."""
+    if config.user_namespace == "off":
+        return None
+    idmap = IdMap(first=config.first_id)
+    try:
+        await launch.idmap(layer, idmap.first, idmap.count)
+    except Broken:
+        return None
+    return idmap
+
+
+def find_init(wish: str) -> str:
+    for program in (wish,) if wish else (*INIT_PROGRAMS, shutil.which("catatonit") or ""):
+        if program and Path(program).is_file():
+            return program
+    raise Unavailable(
+        f"no program to be a sandbox's first process was found (looked for {wish or 'catatonit'})",
+        remediation="`apt-get install catatonit`, or set local.init to a static init",
+    )

@@ -1,0 +1,88 @@
+"""Which process is at work on what: locks that the kernel lets go of when a process dies."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from paddock.adapters.providers.local.layout import Layout
+from paddock.domain.ids import new_ulid
+
+
+class Owner:
+    """This process, as others see it: alive for as long as its file is locked.
+
+    The launcher holds the same lock, so that nobody takes this process for dead while a runtime
+    that it started is still under way.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.id = new_ulid()
+        self._directory = layout.owners
+        self._path = layout.owners / self.id
+        self.fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self.fd, fcntl.LOCK_EX)
+
+    def is_alive(self, owner: str) -> bool:
+        return owner == self.id or not _lockable(self._directory / owner)
+
+    def forget_dead(self) -> None:
+        for path in self._directory.iterdir():
+            if path.name != self.id and _lockable(path):
+                path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        self._path.unlink(missing_ok=True)
+        os.close(self.fd)
+
+
+def _lockable(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+class Locks:
+    """One lock per sandbox, held across processes."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._local: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    @contextlib.asynccontextmanager
+    async def hold(self, ref: str) -> AsyncIterator[None]:
+        async with self._local[ref]:
+            path = self._layout.lock(ref)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                await _lock(descriptor)
+                yield
+            finally:
+                os.close(descriptor)
+
+    def forget(self, ref: str) -> None:
+        """After the sandbox is gone. Whoever still waits finds that out from its record."""
+        self._local.pop(ref, None)
+        self._layout.lock(ref).unlink(missing_ok=True)
+
+
+async def _lock(descriptor: int) -> None:
+    delay = 0.001
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, 0.05)

@@ -1,0 +1,121 @@
+"""Warm pools: sandboxes that were made before anybody asked, so that a create is a claim."""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from paddock.adapters.providers.local.plan import Plan
+from paddock.adapters.providers.local.records import SandboxRecord
+from paddock.domain.errors import PaddockError
+
+_log = logging.getLogger(__name__)
+_AT_ONCE = 4
+_QUIET_S = 0.1
+
+
+@dataclass
+class _Shelf:
+    size: int = 0
+    waiting: deque[SandboxRecord] = field(default_factory=deque)
+    being_made: int = 0
+
+
+@dataclass
+class WarmPool:
+    """Keeps each shelf at its size. One shelf holds sandboxes of one plan.
+
+    Replacements are begun once nobody has taken anything for a moment: a burst is served first.
+    """
+
+    make: Callable[[Plan], Awaitable[SandboxRecord]]
+    discard: Callable[[SandboxRecord], Coroutine[Any, Any, None]]
+    _shelves: dict[Plan, _Shelf] = field(default_factory=dict)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _refilling: asyncio.Task[None] | None = None
+    _last_taken: float = 0.0
+    _closed: bool = False
+
+    def take(self, plan: Plan) -> SandboxRecord | None:
+        """One that waits, if any; another is begun in its place."""
+        shelf = self._shelves.get(plan)
+        if shelf is None:
+            return None
+        self._last_taken = time.monotonic()
+        self._refill()
+        while shelf.waiting:
+            record = shelf.waiting.popleft()
+            if record.machine is not None and record.machine.alive():
+                return record
+            self._begin(self.discard(record))
+        return None
+
+    def give_back(self, plan: Plan, record: SandboxRecord) -> None:
+        self._shelves.setdefault(plan, _Shelf()).waiting.append(record)
+
+    def ready(self, plan: Plan) -> int:
+        shelf = self._shelves.get(plan)
+        return len(shelf.waiting) if shelf else 0
+
+    def resize(self, plan: Plan, size: int) -> None:
+        """From now on; those too many are destroyed, those missing are begun."""
+        shelf = self._shelves.setdefault(plan, _Shelf())
+        shelf.size = size
+        while len(shelf.waiting) > size:
+            self._begin(self.discard(shelf.waiting.pop()))
+        self._refill()
+
+    async def settle(self) -> None:
+        """Wait until every shelf is full, or what was begun has failed."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks)
+
+    async def aclose(self) -> None:
+        """Destroy what nobody claimed."""
+        self._closed = True
+        await self.settle()
+        for shelf in self._shelves.values():
+            while shelf.waiting:
+                await self.discard(shelf.waiting.pop())
+
+    def _refill(self) -> None:
+        if not self._closed and (self._refilling is None or self._refilling.done()):
+            self._refilling = self._begin(self._fill_shelves())
+
+    async def _fill_shelves(self) -> None:
+        while not self._closed and (wait := self._last_taken + _QUIET_S - time.monotonic()) > 0:  # noqa: ASYNC110
+            await asyncio.sleep(wait)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(_AT_ONCE):
+                    group.create_task(self._fill())
+        except* PaddockError as failures:
+            # The next one to ask has it tried again: demand is the back-off.
+            _log.warning("warm sandboxes not made error=%s", failures.exceptions[0])
+
+    async def _fill(self) -> None:
+        while not self._closed and (short := self._shortest()) is not None:
+            plan, shelf = short
+            shelf.being_made += 1
+            try:
+                shelf.waiting.append(await self.make(plan))
+            finally:
+                shelf.being_made -= 1
+
+    def _shortest(self) -> tuple[Plan, _Shelf] | None:
+        """The shelf that lacks most, if any lacks something."""
+        lacking = [
+            (shelf.size - len(shelf.waiting) - shelf.being_made, number)
+            for number, shelf in enumerate(self._shelves.values())
+        ]
+        missing, number = max(lacking, default=(0, 0))
+        return list(self._shelves.items())[number] if missing > 0 else None
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

@@ -1,0 +1,374 @@
+"""The local provider: sandboxes on this host."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from paddock.adapters.providers.local import checks, reconcile
+from paddock.adapters.providers.local.config import LocalConfig
+from paddock.adapters.providers.local.life import Life, not_found, uncancelled
+from paddock.adapters.providers.local.opening import Parts, open_parts
+from paddock.adapters.providers.local.plan import Plan, fingerprint, host_resources
+from paddock.adapters.providers.local.records import SandboxRecord
+from paddock.adapters.providers.local.setup import run_setup
+from paddock.adapters.providers.local.snapshots import Snapshots
+from paddock.adapters.providers.local.templates import TemplateStore
+from paddock.adapters.providers.local.warm import WarmSandboxes
+from paddock.adapters.providers.local.watch import watch_disks
+from paddock.domain.egress import OPEN, EgressPolicy, NetworkMode
+from paddock.domain.errors import Conflict, InvalidRequest, NotFound, Unsupported
+from paddock.domain.guest import GuestAddress
+from paddock.domain.ids import is_ulid
+from paddock.domain.reason import Reason
+from paddock.domain.sandbox import SandboxState, transition
+from paddock.domain.snapshot import Snapshot, SnapshotRef
+from paddock.ports.provider import (
+    Capabilities,
+    Endpoint,
+    Health,
+    Isolation,
+    Observation,
+    PauseKind,
+    Ref,
+    SandboxSpec,
+    Usage,
+)
+
+Progress = Callable[[str, float | None], None]
+
+
+GVISOR = Capabilities(
+    isolation=Isolation.USER_KERNEL,
+    pause=PauseKind.MEMORY,
+    stop=True,
+    snapshot=True,
+    fork=True,
+    any_image=True,
+    metrics=True,
+    disk_limit=True,
+)
+"""With runsc: its network is its own, and nothing of the host's can be placed into it."""
+
+
+def _silent(_text: str, _fraction: float | None) -> None:
+    return None
+
+
+def _unobserved(_step: str) -> None:
+    return None
+
+
+class LocalProvider:
+    """Sandboxes on this host. Made by `LocalProvider.open`, ended by `aclose`."""
+
+    name = "local"
+    CAPABILITIES = Capabilities(
+        isolation=Isolation.CONTAINER,
+        pause=PauseKind.MEMORY,
+        stop=True,
+        snapshot=True,
+        fork=True,
+        egress=True,
+        live_egress=True,
+        any_image=True,
+        late_ports=True,
+        metrics=True,
+        disk_limit=True,
+    )
+    """With crun or runc, on btrfs. What the host at hand allows is in `capabilities`."""
+
+    def __init__(self, config: LocalConfig, parts: Parts, progress: Progress) -> None:
+        self._config = config
+        self._parts = parts
+        self._life: Life = parts.life
+        self._progress = progress
+        self._watch: asyncio.Task[None] | None = None
+        self._snapshots = Snapshots(self._life, self.name)
+        self._warm = WarmSandboxes(self._life)
+
+    @classmethod
+    async def open(
+        cls,
+        config: LocalConfig,
+        *,
+        progress: Progress = _silent,
+        on_step: Callable[[str], None] = _unobserved,
+    ) -> "LocalProvider":
+        """Find what is there, finish or undo what others left, and be ready.
+
+        `on_step` is told the name of every step once it is done.
+        """
+        parts = await open_parts(config, on_step)
+        provider = cls(config, parts, progress)
+        try:
+            await reconcile.reconcile(provider._life)
+            if not parts.storage.enforces_disk_limit:
+                provider._watch = asyncio.create_task(watch_disks(parts.life))
+            for template, size in config.warm.items():
+                await provider.keep_warm(template, size)
+        except BaseException:
+            await uncancelled(provider.aclose())
+            raise
+        return provider
+
+    @property
+    def capabilities(self) -> Capabilities:
+        enforced = self._parts.storage.enforces_disk_limit
+        if self._config.runtime == "runsc":
+            return replace(GVISOR, disk_limit=enforced)
+        return replace(self.CAPABILITIES, disk_limit=enforced)
+
+    @property
+    def templates(self) -> TemplateStore:
+        return self._parts.templates
+
+    async def check(self) -> Health:
+        return await checks.check(self._config, self._parts)
+
+    async def create(self, key: str, spec: SandboxSpec) -> Observation:
+        if (existing := await self._existing(key, spec)) is not None:
+            return existing
+        self._check_resources(spec)
+        plan = await self._plan(spec)
+        if spec.egress.mode is NetworkMode.OPEN:
+            self._check_network(plan.runtime)
+        if plan.poolable and (waiting := self._warm.take(plan)) is not None:
+            wanted = self._addressed(waiting, plan, key, spec)
+            if (claimed := await self._warm.claim(waiting, wanted, plan)) is not None:
+                return claimed.observation(self.name)
+            return await self._existing_or_conflict(key, spec)
+        return await self._make_new(plan, key, spec)
+
+    async def _make_new(
+        self, plan: Plan, key: str, spec: SandboxSpec, source: str = ""
+    ) -> Observation:
+        draft = self._addressed(self._life.draft(plan, spec.resources), plan, key, spec, source)
+        async with self._life.locks.hold(draft.ref):
+            record = self._life.records.write(draft)
+            self._life.on_step("create.noted")
+            if self._life.keys.claim("sandbox", key, record.ref) == record.ref:
+                self._life.on_step("create.claimed")
+                record = await self._life.make(record, plan)
+                return record.observation(self.name)
+            self._life.records.remove(record.ref)
+            self._life.locks.forget(record.ref)
+        return await self._existing_or_conflict(key, spec, source)
+
+    def _addressed(
+        self, record: SandboxRecord, plan: Plan, key: str, spec: SandboxSpec, source: str = ""
+    ) -> SandboxRecord:
+        return replace(
+            record,
+            key=key,
+            fingerprint=fingerprint(spec, source),
+            labels=dict(spec.labels),
+            env={**dict(plan.env), **spec.env},
+            egress=spec.egress,
+            resources=spec.resources,
+        )
+
+    async def _existing(self, key: str, spec: SandboxSpec, source: str = "") -> Observation | None:
+        """The sandbox that was made with this key, once it is whole."""
+        while (ref := self._life.keys.holder("sandbox", key)) is not None:
+            async with self._life.locks.hold(ref):
+                record = self._life.records.read(ref)
+                if record is None:
+                    self._life.keys.release("sandbox", key, ref)
+                elif record.state in (SandboxState.CREATING, SandboxState.DELETING):
+                    # The lock is ours, so whoever was at it is gone.
+                    await uncancelled(self._life.unmake(record))
+                elif record.fingerprint != fingerprint(spec, source):
+                    raise Conflict(
+                        f"the key {key!r} already belongs to sandbox {ref}, made from another spec",
+                        remediation="ask again with the same spec, or choose another key",
+                    )
+                else:
+                    return (await self._life.refresh(record)).observation(self.name)
+        return None
+
+    async def _existing_or_conflict(
+        self, key: str, spec: SandboxSpec, source: str = ""
+    ) -> Observation:
+        if (existing := await self._existing(key, spec, source)) is not None:
+            return existing
+        raise Conflict(f"another request with the key {key!r} failed just now", remediation="retry")
+
+    def _check_resources(self, spec: SandboxSpec) -> None:
+        spec.resources.check_within(host_resources(self._parts.storage.pool))
+        if bool(spec.template) == (spec.snapshot is not None):
+            raise InvalidRequest(
+                "a sandbox starts from a template or from a snapshot, not from both or neither",
+                remediation="give exactly one of template and snapshot",
+            )
+
+    async def _plan(self, spec: SandboxSpec) -> Plan:
+        if spec.snapshot is not None:
+            return self._parts.plan_snapshot(self._snapshots.get(spec.snapshot), spec)
+        return await self._parts.plan_template(spec, self._progress, self._set_up)
+
+    async def _set_up(self, lower: Path, seed: Path | None, commands: Sequence[str]) -> Path:
+        plan = self._parts.plan_setup(lower, seed)
+        return await run_setup(self._life, plan, commands, self._progress, OPEN)
+
+    async def keep_warm(self, template: str, size: int) -> None:
+        """Keep this many sandboxes of a template ready; changes take effect at once."""
+        self._warm.resize(await self._plan(SandboxSpec(template=template)), size)
+
+    async def warmed(self) -> None:
+        """Wait until the pools are full."""
+        await self._warm.settle()
+
+    async def observe(self, ref: Ref) -> Observation:
+        record = self._life.records.read(self._id(ref))
+        if record is None or record.pooled:
+            raise not_found(ref.id)
+        if record.state in (SandboxState.CREATING, SandboxState.DELETING):
+            return record.observation(self.name)
+        if record.machine is not None and not record.machine.alive():
+            async with self._life.held(ref.id) as record:
+                return record.observation(self.name)
+        return record.observation(self.name)
+
+    async def find(self, labels: Mapping[str, str]) -> AsyncIterator[Observation]:
+        for record in self._life.records.all():
+            if record.pooled or any(record.labels.get(k) != v for k, v in labels.items()):
+                continue
+            try:
+                yield await self.observe(Ref(self.name, record.ref))
+            except NotFound:
+                continue
+
+    async def pause(self, ref: Ref) -> Observation:
+        async with self._life.held(self._id(ref)) as record:
+            if record.state is not SandboxState.PAUSED:
+                paused = self._becoming(record, SandboxState.PAUSED)
+                await asyncio.to_thread(self._life.machines.cgroup(ref.id).freeze)
+                record = self._life.records.write(paused)
+            return record.observation(self.name)
+
+    async def resume(self, ref: Ref) -> Observation:
+        async with self._life.held(self._id(ref)) as record:
+            if record.state is SandboxState.PAUSED:
+                self._life.machines.cgroup(ref.id).thaw()
+                record = self._life.become(record, SandboxState.RUNNING)
+            elif record.state is not SandboxState.RUNNING:
+                self._becoming(record, SandboxState.PAUSED)
+            return record.observation(self.name)
+
+    async def stop(self, ref: Ref, reason: Reason = Reason.USER) -> Observation:
+        async with self._life.held(self._id(ref)) as record:
+            if record.state is not SandboxState.STOPPED:
+                self._becoming(record, SandboxState.STOPPED)
+                if record.state is SandboxState.RUNNING:
+                    await self._life.ask_to_finish(record)
+                record = await uncancelled(self._life.power_off(record, reason))
+            return record.observation(self.name)
+
+    async def start(self, ref: Ref) -> Observation:
+        async with self._life.held(self._id(ref)) as record:
+            if record.state is SandboxState.RUNNING:
+                return record.observation(self.name)
+            self._becoming(record, SandboxState.RUNNING)
+            if record.state is SandboxState.PAUSED:
+                raise Conflict(f"sandbox {ref.id} is paused", remediation="resume it instead")
+            try:
+                record = await self._life.power_on(record)
+            except BaseException:
+                await uncancelled(self._life.power_off(record, Reason.CRASHED, "did not start"))
+                raise
+            return record.observation(self.name)
+
+    def _becoming(self, record: SandboxRecord, target: SandboxState) -> SandboxRecord:
+        return replace(record, state=transition(record.ref, record.state, target))
+
+    async def destroy(self, ref: Ref) -> None:
+        async with self._life.locks.hold(self._id(ref)):
+            if (record := self._life.records.read(ref.id)) is not None:
+                await uncancelled(self._life.unmake(record))
+            else:
+                self._life.locks.forget(ref.id)
+
+    async def renew(self, ref: Ref, until: float) -> Observation:
+        raise Unsupported(
+            "the local provider never ends a sandbox by itself, so there is nothing to renew"
+        )
+
+    async def snapshot(self, ref: Ref, key: str) -> Snapshot:
+        return await self._snapshots.take(self._id(ref), key)
+
+    async def snapshots(self) -> AsyncIterator[Snapshot]:
+        for snapshot in self._snapshots.all():
+            yield snapshot
+
+    async def delete_snapshot(self, ref: SnapshotRef) -> None:
+        await self._snapshots.delete(ref)
+
+    async def fork(self, ref: Ref, key: str, spec: SandboxSpec) -> Observation:
+        if (existing := await self._existing(key, spec, ref.id)) is not None:
+            return existing
+        spec.resources.check_within(host_resources(self._parts.storage.pool))
+        async with self._life.held(self._id(ref)) as source:
+            plan = self._parts.plan_fork(source, self._life.volume(source.ref), spec)
+        return await self._make_new(plan, key, spec, ref.id)
+
+    async def guest(self, ref: Ref) -> GuestAddress:
+        observed = await self.observe(ref)
+        record = self._life.records.read(ref.id)
+        if record is None or observed.state is not SandboxState.RUNNING:
+            raise Conflict(
+                f"sandbox {ref.id} is {observed.state}; only a running one can be talked to",
+                remediation="resume or start it first",
+            )
+        return self._life.machines.address(record)
+
+    async def endpoint(self, ref: Ref, port: int) -> Endpoint:
+        await self.guest(ref)
+        record = self._life.records.read(ref.id)
+        if record is None or record.machine is None:
+            raise not_found(ref.id)
+        self._check_network(record.runtime)
+        return Endpoint(port=port, netns_pid=record.machine.init.pid)
+
+    def _check_network(self, engine: str) -> None:
+        if engine == "runsc":
+            raise Unsupported(
+                "a gVisor sandbox has a network of its own that the host cannot reach into",
+                remediation="use the runtime crun where ports or an open network are needed",
+            )
+
+    async def set_egress(self, ref: Ref, policy: EgressPolicy) -> None:
+        async with self._life.held(self._id(ref)) as record:
+            self._check_network(record.runtime)
+            record = self._life.records.change(record, egress=policy)
+            if record.machine is None:
+                return
+            if policy.mode is NetworkMode.OPEN and record.network is None:
+                await self._life.connect(record)
+            elif policy.mode is NetworkMode.NONE:
+                await self._life.disconnect(record)
+
+    async def usage(self, ref: Ref) -> Usage:
+        await self.observe(ref)
+        cgroup = self._life.machines.cgroup(ref.id)
+        disk = await asyncio.to_thread(self._life.storage.usage, self._life.volume(ref.id))
+        return Usage(
+            cpu_seconds=cgroup.cpu_seconds(),
+            memory_bytes=cgroup.memory_bytes(),
+            memory_peak_bytes=cgroup.memory_peak_bytes(),
+            disk_bytes=disk,
+            pids=cgroup.pids_count(),
+        )
+
+    async def aclose(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+        await self._warm.aclose()
+        reconcile.forget_empty_groups(self._life)
+        await self._parts.aclose()
+
+    def _id(self, ref: Ref) -> str:
+        if ref.provider != self.name or not is_ulid(ref.id):
+            raise not_found(f"{ref.provider}/{ref.id}")
+        return ref.id

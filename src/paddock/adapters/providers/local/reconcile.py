@@ -1,0 +1,121 @@
+"""What a starting control plane does first: finish or undo what others left, sweep the rest.
+
+Nothing that was finished is touched: a sandbox whose machine is gone becomes a stopped one, and a
+sandbox whose record cannot be read is left exactly as it is, for a person to look at.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+
+from paddock.adapters.providers.local.life import Life, uncancelled
+from paddock.adapters.providers.local.records import SandboxRecord, SnapshotRecord
+from paddock.domain.errors import PaddockError
+from paddock.domain.sandbox import SandboxState
+
+_log = logging.getLogger(__name__)
+
+
+async def reconcile(life: Life) -> None:
+    for error in life.records.damaged():
+        _log.error("record not readable: %s", error)
+    for record in list(life.records.all()):
+        if not record.owner or not life.owner.is_alive(record.owner):
+            await _settle(life, record.ref)
+    for snapshot in list(life.records.snapshots()):
+        await _settle_snapshot(life, snapshot)
+    await _sweep_machines(life)
+    await _sweep_volumes(life)
+    _sweep_keys(life)
+    await _sweep_network(life)
+    await asyncio.to_thread(life.storage.sweep)
+    life.owner.forget_dead()
+
+
+async def _settle(life: Life, ref: str) -> None:
+    async with life.locks.hold(ref):
+        record = life.records.read(ref)
+        if record is None or (record.owner and life.owner.is_alive(record.owner)):
+            return
+        try:
+            await _settle_held(life, record)
+        except PaddockError as error:
+            # One that resists must not keep the others from being found; the next run tries again.
+            _log.error("sandbox not reconciled ref=%s error=%s", ref, error)
+
+
+async def _settle_held(life: Life, record: SandboxRecord) -> None:
+    unfinished = record.state in (SandboxState.CREATING, SandboxState.DELETING)
+    if unfinished or record.pooled:
+        await uncancelled(life.unmake(record))
+        return
+    record = await life.refresh(record)
+    cgroup = life.machines.cgroup(record.ref)
+    if record.state is SandboxState.RUNNING and cgroup.frozen():
+        cgroup.thaw()  # its control plane died in the midst of a snapshot
+
+
+async def _settle_snapshot(life: Life, snapshot: SnapshotRecord) -> None:
+    if snapshot.ready or life.owner.is_alive(snapshot.owner):
+        return
+    volume = life.storage.pool / "snapshots" / snapshot.id
+    await asyncio.to_thread(life.storage.delete, volume)
+    life.keys.release("snapshot", snapshot.key, snapshot.id)
+    life.records.remove_snapshot(snapshot.id)
+
+
+async def _sweep_machines(life: Life) -> None:
+    """Control groups, bundles, sockets and runtime state without a record."""
+    traces: set[str] = set()
+    for root in life.machines.hierarchies.roots():
+        traces |= _names(root / life.layout.cgroup_root, directories_only=True)
+    traces |= _names(life.layout.run / "bundles") | _names(life.layout.runtime_state)
+    traces |= {name.removesuffix(".sock") for name in _names(life.layout.run / "guests")}
+    traces |= _names(life.layout.run / "doors")
+    for ref in traces - set(life.records.refs()):
+        _log.warning("orphan machine removed ref=%s", ref)
+        await life.machines.sweep(ref)
+
+
+async def _sweep_volumes(life: Life) -> None:
+    known = set(life.records.refs())
+    for name in _names(life.storage.pool / "volumes") - known:
+        if not name.startswith("."):
+            await asyncio.to_thread(life.storage.delete, life.storage.pool / "volumes" / name)
+    taken = {snapshot.id for snapshot in life.records.snapshots()}
+    for name in _names(life.storage.pool / "snapshots") - taken:
+        if not name.startswith("."):
+            await asyncio.to_thread(life.storage.delete, life.storage.pool / "snapshots" / name)
+
+
+def _sweep_keys(life: Life) -> None:
+    sandboxes = set(life.records.refs())
+    snapshots = {snapshot.id for snapshot in life.records.snapshots()}
+    for path, kind, target in life.keys.entries():
+        if target not in (sandboxes if kind == "sandbox" else snapshots):
+            path.unlink(missing_ok=True)
+
+
+async def _sweep_network(life: Life) -> None:
+    if not Path(f"/sys/class/net/{life.network.bridge}").exists():
+        return
+    async with life.network.held():
+        if all(record.network is None for record in life.records.all()):
+            await life.network.remove()
+
+
+def _names(directory: Path, *, directories_only: bool = False) -> set[str]:
+    entries: Iterable[Path] = ()
+    with contextlib.suppress(FileNotFoundError):
+        entries = list(directory.iterdir())
+    return {entry.name for entry in entries if entry.is_dir() or not directories_only}
+
+
+def forget_empty_groups(life: Life) -> None:
+    """Remove the control groups above the sandboxes' when there are none."""
+    for root in life.machines.hierarchies.roots():
+        for directory in (root / life.layout.cgroup_root, root / "paddock"):
+            with contextlib.suppress(OSError):
+                directory.rmdir()

@@ -1,0 +1,106 @@
+"""OCI runtimes: which one, and how it is told to start a sandbox."""
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from paddock.domain.errors import InvalidRequest, Unavailable
+
+PREFERENCE = ("crun", "runc", "runsc")
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """A runtime found on this host."""
+
+    name: str
+    program: str
+    version: str
+
+    @property
+    def joinable(self) -> bool:
+        """Whether a process of the host can enter its sandboxes; gVisor's kernel has no door."""
+        return self.name != "runsc"
+
+    def run_argv(self, state: Path, bundle: Path, ref: str) -> list[str]:
+        return [
+            self.program,
+            *("--root", str(state)),
+            *self._options(),
+            *("run", "--detach", "--bundle", str(bundle), "--pid-file", str(bundle / "pid"), ref),
+        ]
+
+    def delete_argv(self, state: Path, ref: str) -> list[str]:
+        return [self.program, "--root", str(state), *self._options(), "delete", "--force", ref]
+
+    def _options(self) -> tuple[str, ...]:
+        match self.name:
+            case "crun":
+                return ("--cgroup-manager=cgroupfs",)
+            case "runsc":
+                return _runsc_options(self.program)
+        return ()
+
+
+@cache
+def _runsc_options(program: str) -> tuple[str, ...]:
+    """Builds differ in what they know; the safe choice is the same for all.
+
+    Only sockets that the sandbox itself makes may be seen from outside, which is how its guest is
+    reached. Files are written through to the host, so that a copy of the disk has them.
+    """
+    known = subprocess.run([program, "flags"], capture_output=True, text=True, check=False)
+    flags = known.stdout + known.stderr
+    return (
+        "--network=none",
+        "--host-uds=create",
+        "--file-access=shared",
+        f"--platform={'systrap' if 'systrap' in flags else 'ptrace'}",
+        *(["--overlay2=none"] if "-overlay2" in flags else []),
+    )
+
+
+@cache
+def installed() -> dict[str, Runtime]:
+    """Runtimes on this host by name, best first."""
+    found = {}
+    for name in PREFERENCE:
+        path = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"))
+        if program := shutil.which(name, path=path):
+            output = subprocess.run(
+                [program, "--version"], capture_output=True, text=True, check=False
+            ).stdout
+            found[name] = Runtime(name, program, output.splitlines()[0] if output else "unknown")
+    return found
+
+
+def choose(*wishes: str) -> Runtime:
+    """The first wish that was made, or else the best runtime there is."""
+    known = installed()
+    for wish in wishes:
+        if not wish:
+            continue
+        if wish in known:
+            return known[wish]
+        if wish not in PREFERENCE:
+            raise InvalidRequest(
+                f"there is no runtime called {wish!r}",
+                remediation=f"choose one of: {', '.join(PREFERENCE)}",
+            )
+        raise Unavailable(
+            f"the runtime {wish} is not installed",
+            remediation=f"install it (`apt-get install {wish}`), or choose: {_names(known)}",
+        )
+    if not known:
+        raise Unavailable(
+            "no OCI runtime is installed",
+            remediation="install one: `apt-get install crun` (or runc)",
+        )
+    return next(iter(known.values()))
+
+
+def _names(known: dict[str, Runtime]) -> str:
+    return ", ".join(known) or "none is installed"

@@ -1,0 +1,104 @@
+"""Copying, measuring and removing directory trees whose contents somebody else chose."""
+
+import errno
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+
+from paddock.adapters.providers.local.storage.ioctls import clear_protection
+from paddock.adapters.providers.local.storage.mounts import mounts
+
+_REASONS = {os.strerror(code): code for code in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)}
+
+
+def copy_tree(source: Path, target: Path, *, how: Sequence[str]) -> None:
+    """Everything that root can see of a tree: owners, attributes, devices, hard links, holes."""
+    command = ["cp", "--archive", "--no-target-directory", *how, "--", str(source), str(target)]
+    # One that outlived us would go on filling what the next process sweeps.
+    tied = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
+    _run([*tied, *command], target)
+
+
+def tree_bytes(path: Path) -> int:
+    """The blocks of everything below; shared extents count for each file that has them."""
+    command = ["du", "--summarize", "--one-file-system", "--block-size=1", "--", str(path)]
+    # Its exit status is non-zero when a file vanished meanwhile; the sum is right all the same.
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if not done.stdout.strip():
+        raise FileNotFoundError(errno.ENOENT, done.stderr.strip(), str(path))
+    return int(done.stdout.split()[0])
+
+
+def remove_tree(path: Path) -> None:
+    """The tree goes, however deep it is and whatever bits protect it. Absent is success.
+
+    What is mounted inside is never touched: that is EBUSY.
+    """
+    if not os.path.lexists(path):
+        return
+    command = ["rm", "-rf", "--one-file-system", "--", str(path)]
+    done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode:
+        _remove_by_flattening(path)
+
+
+def refuse_mounts(path: Path) -> None:
+    """EBUSY when something is mounted on the path or below it."""
+    if any(Path(mount.point).is_relative_to(path.resolve()) for mount in mounts()):
+        raise OSError(errno.EBUSY, "something is mounted inside", str(path))
+
+
+def _remove_by_flattening(path: Path) -> None:
+    """Each directory found is moved up to the top, so that no path becomes too long to name."""
+    refuse_mounts(path)
+    mark, count, waiting = f".lifted-{os.urandom(4).hex()}", 0, [path]
+    while waiting:
+        directory = waiting.pop()
+        _unprotect(directory)
+        for entry in list(os.scandir(directory)):
+            child = Path(entry.path)
+            _unprotect(child)
+            if not entry.is_dir(follow_symlinks=False):
+                child.unlink()
+                continue
+            if directory != path:
+                count += 1
+                child = child.rename(path / f"{mark}-{count}")
+            waiting.append(child)
+        if directory != path:
+            directory.rmdir()
+    path.rmdir()
+
+
+def _unprotect(path: Path) -> None:
+    mode = path.lstat().st_mode
+    if not (S_ISDIR(mode) or S_ISREG(mode)):
+        return  # opening a device or a pipe could block or have effects
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        clear_protection(file)
+    except OSError as error:
+        if error.errno not in (errno.ENOTTY, errno.EOPNOTSUPP):
+            raise
+    finally:
+        os.close(file)
+
+
+def _run(command: list[str], target: Path) -> None:
+    done = subprocess.run(
+        command, capture_output=True, text=True, errors="replace", env=_environment(), check=False
+    )
+    if done.returncode == 0:
+        return
+    for text, code in _REASONS.items():
+        if text in done.stderr:
+            raise OSError(code, text, str(target))
+    last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+    raise OSError(errno.EIO, last[0], str(target))
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "LC_ALL": "C"}

@@ -1,0 +1,292 @@
+"""The templates of one data directory: their recipes by name, their builds by content."""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from paddock.adapters.providers.local.storage import Storage
+from paddock.adapters.providers.local.storage.faults import explained
+from paddock.adapters.providers.local.storage.trees import remove_tree
+from paddock.adapters.providers.local.storage.volumes import abandoned_drafts, draft_name
+from paddock.adapters.providers.local.templates import archives, sources
+from paddock.adapters.providers.local.templates.builds import (
+    BuiltTemplate,
+    Note,
+    is_digest,
+    read_build,
+    read_note,
+    write_note,
+)
+from paddock.adapters.providers.local.templates.contract import fulfil
+from paddock.adapters.providers.local.templates.defaults import Defaults
+from paddock.adapters.providers.local.templates.recipes import Recipes
+from paddock.adapters.providers.local.templates.sources import Progress, SnapshotParts, digest_of
+from paddock.adapters.providers.local.templates.waiting import turn
+from paddock.domain.errors import Broken, Conflict, InvalidRequest, NotFound, Unsupported
+from paddock.domain.template import SourceKind, Template, TemplateSource
+
+SetupRunner = Callable[[Path, Path | None, Sequence[str]], Awaitable[Path]]
+"""Runs commands in a sandbox of (lower, seed); the volume it returns becomes the store's."""
+
+SnapshotLookup = Callable[[str], SnapshotParts]
+
+
+def _silent(_text: str, _fraction: float | None) -> None:
+    pass
+
+
+class TemplateStore:
+    """Recipes are resolved once and then pinned: a build is found again by its recipe alone, until
+    the recipe is added anew, which is how a changed image, directory or archive is picked up.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        data_dir: Path,
+        *,
+        cache: Path | None = None,
+        snapshots: SnapshotLookup | None = None,
+    ) -> None:
+        self._storage = storage
+        self._shelf = storage.pool / "templates"
+        self._directory = data_dir / "templates"
+        self._recipes = Recipes(self._directory)
+        self._cache = cache
+        self._snapshots = snapshots
+        self._pinned: dict[str, BuiltTemplate] = {}
+
+    def recipe(self, name: str) -> Template:
+        """NotFound lists the names there are."""
+        return self._recipes.get(name)
+
+    def recipes(self) -> list[Template]:
+        return self._recipes.all()
+
+    def add(self, template: Template) -> None:
+        """In the place of one of the same name; its source is looked at anew."""
+        with explained(self._directory):
+            self._recipes.add(template)
+            self._pin(template).unlink(missing_ok=True)
+        self._pinned.clear()
+
+    def remove(self, name: str) -> None:
+        """The recipe; its build stays. Absent is success, Conflict for a built-in one."""
+        self._recipes.remove(name)
+
+    def builds(self) -> list[BuiltTemplate]:
+        found = [read_build(self._shelf, path.name) for path in sorted(self._shelf.iterdir())]
+        return [build for build in found if build is not None]
+
+    def get(self, digest: str) -> BuiltTemplate:
+        build = read_build(self._shelf, digest)
+        if build is None:
+            raise NotFound(f"no template is built with the digest {digest}")
+        return build
+
+    async def delete(self, digest: str) -> None:
+        """Absent is success; Conflict while another build stands on it.
+
+        That no sandbox and no snapshot uses it is for the caller to know.
+        """
+        if not is_digest(digest):
+            raise InvalidRequest(f"{digest!r} is no digest of a template")
+        above = [b.digest for b in self.builds() if b.root == digest and b.digest != digest]
+        if above:
+            raise Conflict(
+                f"the template {digest} is the root of {', '.join(above)}",
+                remediation="delete those first",
+            )
+        self._pinned.clear()
+        await asyncio.to_thread(self._storage.delete, self._shelf / digest)
+
+    async def ensure(
+        self, template: Template, *, progress: Progress = _silent, setup_runner: SetupRunner
+    ) -> BuiltTemplate:
+        """The template, built unless it is. On any failure nothing of it remains."""
+        if (known := self._known(template)) is not None:
+            return known
+        root = await self._ensure_source(template.source, progress)
+        build = root
+        if template.setup:
+            build = await self._ensure_setup(root, template.setup, progress, setup_runner)
+        with explained(self._directory):
+            self._write_pin(template, build.digest)
+        progress("ready", 1.0)
+        return build
+
+    async def export(self, digest: str, archive: Path) -> None:
+        """Into one .tar.zst that import_from() takes, on this host or another."""
+        build = self.get(digest)
+        for left in abandoned_drafts(archive.parent):
+            left.unlink()
+        draft = archive.with_name(draft_name())
+        try:
+            await archives.pack(self._shelf, sorted({build.root, build.digest}), draft)
+            with explained(archive):
+                draft.rename(archive)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    async def import_from(self, archive: Path, *, progress: Progress = _silent) -> BuiltTemplate:
+        """What export() wrote. What is built already stays as it is."""
+        progress(f"unpacking {archive}", None)
+        draft = self._shelf / draft_name()
+        try:
+            with explained(draft):
+                draft.mkdir(mode=0o700)
+            await archives.unpack_builds(archive, draft)
+            return self.get(await asyncio.to_thread(self._adopt, archive, draft))
+        finally:
+            await asyncio.shield(asyncio.to_thread(self._storage.delete, draft))
+
+    def _adopt(self, archive: Path, unpacked: Path) -> str:
+        """Put each build in its place, what others stand on first; returns the topmost digest."""
+        notes = [note for path in unpacked.iterdir() if (note := read_note(path)) is not None]
+        notes = [note for note in notes if is_digest(note.digest) and is_digest(note.root)]
+        if not notes:
+            raise InvalidRequest(f"{archive} holds no template that was exported")
+        notes.sort(key=lambda note: note.root != note.digest)
+        for note in notes:
+            path = unpacked / note.digest
+            if read_build(self._shelf, note.digest):
+                continue
+            with explained(path):
+                if (path / "seed").is_dir():  # a plain directory now, and slow to clone
+                    (path / "seed").rename(path / "plain")
+                    self._storage.clone(path / "plain", path / "seed")
+                    self._storage.delete(path / "plain")
+                path.rename(self._shelf / note.digest)
+        return notes[-1].digest
+
+    def _known(self, template: Template) -> BuiltTemplate | None:
+        recipe = template.digest()
+        known = self._pinned.get(recipe)
+        if known is None:
+            try:
+                revision, _, digest = self._pin(template).read_text().partition(" ")
+            except FileNotFoundError:
+                return None
+            if revision != str(sources.REVISION):
+                return None
+            known = read_build(self._shelf, digest.strip())
+        if known is None or not known.lower.is_dir():
+            return None
+        self._pinned[recipe] = known
+        return known
+
+    def _pin(self, template: Template) -> Path:
+        return self._directory / ".pins" / template.digest()
+
+    def _write_pin(self, template: Template, digest: str) -> None:
+        pin = self._pin(template)
+        pin.parent.mkdir(parents=True, exist_ok=True)
+        draft = pin.with_name(f".{os.urandom(4).hex()}")
+        draft.write_text(f"{sources.REVISION} {digest}\n")
+        draft.rename(pin)
+
+    async def _ensure_source(self, source: TemplateSource, progress: Progress) -> BuiltTemplate:
+        progress("looking at the source", 0.0)
+        digest = await sources.identify(source)
+
+        async def build(draft: Path) -> Note:
+            if source.kind is SourceKind.SNAPSHOT:
+                return await self._from_snapshot(source.reference, digest, draft)
+            defaults = await sources.fetch(source, draft / "rootfs", progress)
+            await asyncio.to_thread(fulfil, draft / "rootfs")
+            return _note(digest, digest, f"{source.kind} {source.reference}", defaults)
+
+        return await self._ensure(digest, build, progress, cached=source.kind is SourceKind.DEBIAN)
+
+    async def _ensure_setup(
+        self, root: BuiltTemplate, commands: Sequence[str], progress: Progress, run: SetupRunner
+    ) -> BuiltTemplate:
+        digest = digest_of(root.digest, list(commands))
+
+        async def build(draft: Path) -> Note:
+            progress("running the set-up commands", None)
+            volume = await run(root.lower, root.seed, commands)
+            with explained(volume):
+                volume.rename(draft / "seed")
+            await asyncio.to_thread(_forget_the_guest, draft / "seed")
+            defaults = Defaults(root.env, root.user, root.workdir)
+            return _note(digest, root.root, f"{root.origin}, set up", defaults, seeded=True)
+
+        return await self._ensure(digest, build, progress)
+
+    async def _ensure(
+        self,
+        digest: str,
+        build: Callable[[Path], Awaitable[Note]],
+        progress: Progress,
+        *,
+        cached: bool = False,
+    ) -> BuiltTemplate:
+        """The one with that digest, made by this process or, meanwhile, by another."""
+        lock = self._directory / ".locks" / digest
+        async with turn(lock, lambda: progress("another process builds it", None)):
+            if (made := read_build(self._shelf, digest)) is not None:
+                return made
+            archive = self._cache / f"{digest}.tar.zst" if self._cache and cached else None
+            if archive and archive.exists():
+                await self.import_from(archive, progress=progress)
+            else:
+                await self._build(digest, build)
+                if archive:
+                    progress("keeping a copy in the cache", 0.98)
+                    archive.parent.mkdir(parents=True, exist_ok=True)
+                    await self.export(digest, archive)
+            made = read_build(self._shelf, digest)
+        if made is None:
+            raise Broken(f"the template {digest} was built but is not there")
+        return made
+
+    async def _build(self, digest: str, build: Callable[[Path], Awaitable[Note]]) -> None:
+        await asyncio.to_thread(self._storage.sweep)
+        stale = self._shelf / digest  # without a readable build in it, as the caller saw
+        draft = self._shelf / draft_name()
+        try:
+            with explained(draft):
+                draft.mkdir(mode=0o755)
+                note = await build(draft)
+                write_note(draft, note)
+                await asyncio.to_thread(self._storage.delete, stale)
+                draft.rename(stale)
+        except BaseException:
+            await asyncio.shield(asyncio.to_thread(self._storage.delete, draft))
+            raise
+
+    async def _from_snapshot(self, reference: str, digest: str, draft: Path) -> Note:
+        if self._snapshots is None:
+            raise Unsupported("templates of snapshots are not available here")
+        parts = self._snapshots(reference)
+        root = parts.lower.parent.name
+        if parts.lower != self._shelf / root / "rootfs":
+            raise Unsupported(
+                f"the snapshot {reference} stands on {parts.lower}, which is no template"
+            )
+        await asyncio.to_thread(self._storage.clone, parts.volume, draft / "seed")
+        await asyncio.to_thread(_forget_the_guest, draft / "seed")
+        return _note(digest, root, f"snapshot {reference}", parts.defaults, seeded=True)
+
+
+def _forget_the_guest(volume: Path) -> None:
+    """What the guest of one sandbox wrote is nothing for those that are made of the template."""
+    for part in ("guest", "work"):
+        for entry in (volume / part).iterdir():
+            remove_tree(entry)
+
+
+def _note(digest: str, root: str, origin: str, defaults: Defaults, *, seeded: bool = False) -> Note:
+    return Note(
+        digest=digest,
+        root=root,
+        origin=origin,
+        created_at=time.time(),
+        seeded=seeded,
+        env=defaults.env,
+        user=defaults.user,
+        workdir=defaults.workdir,
+    )

@@ -1,0 +1,65 @@
+"""Sandboxes made ahead of time, and how one of them becomes the one that is asked for."""
+
+import asyncio
+import time
+from dataclasses import replace
+
+from paddock.adapters.providers.local.life import Life, uncancelled
+from paddock.adapters.providers.local.machine import guest_env
+from paddock.adapters.providers.local.plan import Plan
+from paddock.adapters.providers.local.pool import WarmPool
+from paddock.adapters.providers.local.records import SandboxRecord
+from paddock.domain.egress import NetworkMode
+from paddock.domain.sandbox import Resources, SandboxState
+from paddock.guest_client import Guest
+
+
+class WarmSandboxes(WarmPool):
+    """The pool of one process. Those that wait carry its name and have no key."""
+
+    def __init__(self, life: Life) -> None:
+        super().__init__(self._make, self._discard)
+        self._life = life
+
+    async def _make(self, plan: Plan) -> SandboxRecord:
+        draft = self._life.draft(plan, Resources())
+        async with self._life.locks.hold(draft.ref):
+            record = await self._life.make(self._life.records.write(draft), plan)
+            return self._life.records.change(record, owner=self._life.owner.id)
+
+    async def _discard(self, record: SandboxRecord) -> None:
+        async with self._life.locks.hold(record.ref):
+            await self._life.unmake(record)
+
+    async def claim(
+        self, waiting: SandboxRecord, wanted: SandboxRecord, plan: Plan
+    ) -> SandboxRecord | None:
+        """Turn one that waited into the one wanted; None when another has its key."""
+        life = self._life
+        async with life.locks.hold(waiting.ref):
+            record = life.records.write(
+                replace(wanted, state=SandboxState.CREATING, owner=life.owner.id)
+            )
+            if life.keys.claim("sandbox", record.key, record.ref) != record.ref:
+                self.give_back(plan, life.records.write(waiting))
+                return None
+            try:
+                return await self._fit(record, waiting.resources)
+            except BaseException:
+                await uncancelled(life.unmake(record))
+                raise
+
+    async def _fit(self, record: SandboxRecord, had: Resources) -> SandboxRecord:
+        """Limits, network and environment, changed while it runs."""
+        life = self._life
+        if record.resources != had:
+            life.machines.cgroup(record.ref).apply(record.resources)
+            limit = record.resources.disk_mib << 20
+            await asyncio.to_thread(life.storage.set_limit, life.volume(record.ref), limit)
+        if record.egress.mode is NetworkMode.OPEN:
+            record = await life.connect(record)
+        async with Guest(life.machines.address(record)) as guest:
+            await guest.init(env=guest_env(record))
+        return life.records.change(
+            record, state=SandboxState.RUNNING, owner="", created_at=time.time()
+        )

@@ -1,0 +1,37 @@
+"""Disk limits where the file system does not enforce them: looked at, and ended when exceeded."""
+
+import asyncio
+import logging
+
+from paddock.adapters.providers.local.life import Life
+from paddock.adapters.providers.local.records import SandboxRecord
+from paddock.domain.errors import PaddockError
+from paddock.domain.reason import Reason
+from paddock.domain.sandbox import SandboxState
+
+_log = logging.getLogger(__name__)
+INTERVAL_S = 10.0
+
+
+async def watch_disks(life: Life, interval: float = INTERVAL_S) -> None:
+    """Until cancelled: stop every sandbox that has outgrown its disk, and say why."""
+    while True:
+        for record in list(life.records.all()):
+            if record.state is SandboxState.RUNNING:
+                try:
+                    await _look(life, record)
+                except PaddockError as error:
+                    _log.warning("disk not measured ref=%s error=%s", record.ref, error)
+        await asyncio.sleep(interval)
+
+
+async def _look(life: Life, record: SandboxRecord) -> None:
+    used = await asyncio.to_thread(life.storage.usage, life.volume(record.ref))
+    limit = record.resources.disk_mib << 20
+    if used <= limit:
+        return
+    async with life.held(record.ref) as current:
+        if current.state is SandboxState.RUNNING:
+            detail = f"{used >> 20} MiB used of {record.resources.disk_mib} MiB"
+            await life.power_off(current, Reason.DISK_FULL, detail)
+            _log.info("sandbox stopped ref=%s reason=disk_full %s", record.ref, detail)

@@ -1,0 +1,121 @@
+"""The one error tree. Nothing in it knows HTTP; each interface maps it with one table.
+
+PaddockError
+├── InvalidRequest      what was asked for can never work as asked
+├── NotFound            no such thing, or not yours
+├── Conflict            not in this state; the thing exists and says otherwise
+├── Unauthenticated
+├── Forbidden
+├── LimitExceeded       a quota, a size or a rate
+├── Unsupported         the provider said beforehand that it cannot
+├── TimedOut
+└── ProviderError       the fault lies with where the sandbox runs
+    ├── Unavailable     may work when tried again
+    ├── Refused         the provider understood and said no
+    └── Broken          the provider answered with something impossible
+"""
+
+from typing import ClassVar
+
+
+class PaddockError(Exception):
+    """Anything Paddock tells a caller, with what to do about it."""
+
+    code: ClassVar[str] = "internal"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, remediation: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remediation = remediation
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  fix: {self.remediation}" if self.remediation else self.message
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "code": self.code,
+            "message": self.message,
+            "retryable": self.retryable,
+            "remediation": self.remediation,
+        }
+
+
+class InvalidRequest(PaddockError):
+    """What was asked for can never work as asked."""
+
+    code = "invalid_request"
+
+
+class NotFound(PaddockError):
+    """There is no such thing, or it belongs to someone else."""
+
+    code = "not_found"
+
+
+class Conflict(PaddockError):
+    """The thing exists, but not in a state that allows this."""
+
+    code = "conflict"
+
+
+class Unauthenticated(PaddockError):
+    """Nobody we know."""
+
+    code = "unauthenticated"
+
+
+class Forbidden(PaddockError):
+    """Known, but not allowed."""
+
+    code = "forbidden"
+
+
+class LimitExceeded(PaddockError):
+    """A quota, a size or a rate was exceeded."""
+
+    code = "limit_exceeded"
+
+
+class Unsupported(PaddockError):
+    """The provider's capabilities say that it cannot do this."""
+
+    code = "unsupported"
+
+
+class TimedOut(PaddockError):
+    """A deadline passed before the work was done."""
+
+    code = "timed_out"
+    retryable = True
+
+
+class ProviderError(PaddockError):
+    """The place where the sandbox runs is at fault, not the request and not the command."""
+
+    code = "provider_error"
+
+
+class Unavailable(ProviderError):
+    """The provider cannot be reached or is overloaded; trying again may help."""
+
+    code = "provider_unavailable"
+    retryable = True
+
+
+class Refused(ProviderError):
+    """The provider understood the request and refused it."""
+
+    code = "provider_refused"
+
+
+class Broken(ProviderError):
+    """The provider did something that its contract excludes."""
+
+    code = "provider_broken"
+
+
+def leaves(root: type[PaddockError] = PaddockError) -> list[type[PaddockError]]:
+    """Every error that is raised as such: what an interface's table must cover."""
+    children = root.__subclasses__()
+    return [root] if not children else [leaf for child in children for leaf in leaves(child)]

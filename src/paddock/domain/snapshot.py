@@ -1,0 +1,24 @@
+"""A sandbox's disk at one moment."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRef:
+    """A plain handle; any process can make a sandbox of it."""
+
+    provider: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What is known of a snapshot."""
+
+    ref: SnapshotRef
+    key: str
+    source: str
+    """The reference of the sandbox it was taken of."""
+    template: str
+    created_at: float
+    size_bytes: int | None = None

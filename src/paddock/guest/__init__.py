@@ -1,0 +1,1 @@
+"""What runs inside a sandbox: commands, files, terminals, supervised processes and durable runs."""

@@ -1,0 +1,100 @@
+"""Opening what a caller names, without ever opening what belongs to the guest itself."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from . import syscalls
+from .users import Account
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK
+
+
+def open_path(
+    path: bytes, flags: int, mode: int = 0, *, dir_fd: int | None = None, resolve: int = 0
+) -> int:
+    """As os.open, but magic links of /proc lead nowhere and the guest's own entry is closed.
+
+    In a joined guest /proc/self/exe, fd, maps and mem show the host.
+    """
+    fd = syscalls.open_without_magic(path, flags, mode, dir_fd=dir_fd, resolve=resolve)
+    if _is_ours(fd):
+        os.close(fd)
+        raise PermissionError(errno.EACCES, "belongs to the guest itself", os.fsdecode(path))
+    return fd
+
+
+@contextmanager
+def opened(path: bytes, flags: int, *, dir_fd: int | None = None) -> Iterator[int]:
+    fd = open_path(path, flags, dir_fd=dir_fd)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def parent_of(path: bytes) -> Iterator[tuple[int, bytes]]:
+    """The directory that holds a path, opened, and the name in it; the name is not followed."""
+    directory, name = split(path)
+    fd = open_path(directory, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield fd, name
+    finally:
+        os.close(fd)
+
+
+def split(path: bytes) -> tuple[bytes, bytes]:
+    """Directory and name, also where the last part is `.`, `..` or nothing; / is (/, .)."""
+    head, name = os.path.split(path.rstrip(b"/") or b"/")
+    if name in (b"", b".", b".."):
+        with opened(path, os.O_PATH | os.O_DIRECTORY) as fd:
+            head, name = os.path.split(real_path(fd))
+    return head or b"/", name or b"."
+
+
+def real_path(fd: int) -> bytes:
+    return os.readlink(b"/proc/self/fd/%d" % fd)
+
+
+def make_parents(path: bytes, account: Account) -> None:
+    """All directories above a path; those that are missing become the user's, mode 0755."""
+    missing = []
+    directory = os.path.dirname(path.rstrip(b"/")) or b"/"
+    while True:
+        try:
+            fd = open_path(directory, os.O_PATH | os.O_DIRECTORY)
+            break
+        except FileNotFoundError:
+            directory, name = os.path.split(directory.rstrip(b"/"))
+            missing.append(name)
+            directory = directory or b"/"
+    try:
+        for name in reversed(missing):
+            inner = make_directory(fd, name, account)
+            os.close(fd)
+            fd = inner
+    finally:
+        os.close(fd)
+
+
+def make_directory(parent: int, name: bytes, account: Account) -> int:
+    """Made, given to the user and opened."""
+    os.mkdir(name, 0o755, dir_fd=parent)
+    fd = open_path(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    give(fd, account)
+    return fd
+
+
+def _is_ours(fd: int) -> bool:
+    if syscalls.file_system(fd) != syscalls.PROCFS:
+        return False
+    return b"%d" % os.getpid() in real_path(fd).split(b"/")
+
+
+def give(fd: int, account: Account) -> None:
+    if os.geteuid() == 0:
+        os.fchown(fd, account.uid, account.gid)

@@ -1,0 +1,90 @@
+"""System calls that the standard library does not offer."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+
+_libc = ctypes.PyDLL(None, use_errno=True)
+
+_SYS_OPENAT2 = 437  # on every architecture
+
+_AT_FDCWD = -100
+_PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
+
+PROCFS = 0x9FA0
+SYSFS = 0x62656572
+
+RESOLVE_NO_MAGICLINKS = 0x02
+RESOLVE_NO_SYMLINKS = 0x04
+
+IN_CLOEXEC_NONBLOCK = os.O_CLOEXEC | os.O_NONBLOCK
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+class _OpenPolicy:
+    """Remembers that this kernel has no openat2, so that it is asked once only."""
+
+    available = True
+
+
+def _checked(result: int, path: bytes | None = None) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        if path is None:
+            raise OSError(number, os.strerror(number))
+        raise OSError(number, os.strerror(number), os.fsdecode(path))
+    return result
+
+
+def become_subreaper() -> None:
+    _checked(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+
+
+def forbid_inspection() -> None:
+    """No process without the right to trace this one can read its memory, files or environment."""
+    _checked(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0))
+
+
+def open_without_magic(
+    path: bytes, flags: int, mode: int = 0, *, dir_fd: int | None = None, resolve: int = 0
+) -> int:
+    """Open, but through no magic link of /proc (and none at all with RESOLVE_NO_SYMLINKS)."""
+    flags |= os.O_CLOEXEC
+    if _OpenPolicy.available:
+        how = _OpenHow(flags, mode if flags & os.O_CREAT else 0, RESOLVE_NO_MAGICLINKS | resolve)
+        at = _AT_FDCWD if dir_fd is None else dir_fd
+        result = _libc.syscall(_SYS_OPENAT2, at, path, ctypes.byref(how), ctypes.sizeof(how))
+        if result >= 0:
+            return int(result)
+        # A kernel before 5.6 and a seccomp profile older than the call both end here.
+        if ctypes.get_errno() not in (errno.ENOSYS, errno.EPERM):
+            _checked(result, path)
+        _OpenPolicy.available = ctypes.get_errno() != errno.ENOSYS
+    if resolve & RESOLVE_NO_SYMLINKS:
+        flags |= os.O_NOFOLLOW
+    return os.open(path, flags, mode, dir_fd=dir_fd)
+
+
+def file_system(fd: int) -> int:
+    """The magic number of the file system that holds an open file."""
+    buffer = ctypes.create_string_buffer(256)  # larger than struct statfs anywhere
+    _checked(_libc.fstatfs(fd, buffer))
+    return int.from_bytes(buffer.raw[:4], "little")
+
+
+def inotify_init() -> int:
+    return _checked(_libc.inotify_init1(IN_CLOEXEC_NONBLOCK))
+
+
+def inotify_add_watch(fd: int, path: bytes, mask: int) -> int:
+    return _checked(_libc.inotify_add_watch(fd, path, ctypes.c_uint32(mask)), path)
+
+
+def inotify_rm_watch(fd: int, watch: int) -> None:
+    _libc.inotify_rm_watch(fd, watch)

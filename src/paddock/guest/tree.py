@@ -1,0 +1,197 @@
+"""The processes that come from one program, and how all of them are ended for certain."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from dataclasses import dataclass
+
+from .children import Children
+
+_MOST_PASSES = 200
+_GONE_AFTER = 10.0
+
+
+@dataclass(frozen=True)
+class Proc:
+    """One line of the process table. The start time tells a reused pid from the old one."""
+
+    pid: int
+    parent: int
+    session: int
+    state: str
+    start: int
+
+    @property
+    def is_dead(self) -> bool:
+        return self.state in "ZX"
+
+
+class Tree:
+    """A program's descendants, also those that try not to be.
+
+    The program is a child subreaper, so while it lives every descendant stays below it, however
+    often it forks away. When it dies they become the guest's: whatever the guest adopts at that
+    moment and did not have just before is theirs.
+    """
+
+    def __init__(
+        self, root: int, children: Children, left_over: dict[int, int] | None = None
+    ) -> None:
+        """`left_over`: pids and start times of what a guest before this one started."""
+        self._root = root
+        self._root_ended = False
+        self._adopts = left_over is None
+        self._children = children
+        self._guest = os.getpid()
+        self._members = dict(left_over or {})
+        self._strangers: set[tuple[int, int]] = set()
+        self.look()
+        children.listeners.add(self._on_reap)
+
+    def close(self) -> None:
+        self._children.listeners.discard(self._on_reap)
+
+    def look(self) -> list[Proc]:
+        """The live members now; remembers who belongs and who does not."""
+        table = snapshot()
+        # Remembered, because the pid may come back as another program's.
+        self._root_ended = self._root_ended or not self._children.is_ours(self._root)
+        root = None if self._root_ended else table.get(self._root)
+        root_lives = root is not None and not root.is_dead
+        for proc in table.values():
+            if proc.parent != self._guest or self._children.is_ours(proc.pid):
+                continue
+            if root_lives or not self._adopts or self._belongs_to_another(proc):
+                self._strangers.add((proc.pid, proc.start))
+            elif (proc.pid, proc.start) not in self._strangers:
+                self._members[proc.pid] = proc.start
+        if root_lives and root is not None:
+            self._members[root.pid] = root.start
+        self._members = {
+            p: s for p, s in self._members.items() if p in table and table[p].start == s
+        }
+        self._add_descendants(table)
+        return [table[pid] for pid in self._members if not table[pid].is_dead]
+
+    def _on_reap(self) -> None:
+        """Look again if the program ended, or there is an orphan whose origin is clear only now.
+
+        A look takes milliseconds, and other commands may end a thousand times a second.
+        """
+        if not self._root_ended and self._children.is_ours(self._root):
+            children = children_of(self._guest)
+            known = {pid for pid, _ in self._strangers}
+            if children and all(self._children.is_ours(p) or p in known for p in children):
+                return
+        self.look()
+
+    async def kill(self) -> None:
+        """When this returns no member is left, whatever they did meanwhile.
+
+        A stopped process cannot fork, so stopping whatever a pass finds until a pass finds nothing
+        new leaves a set that cannot grow; the pids limit bounds the number of passes.
+        """
+        stopped: set[tuple[int, int]] = set()
+        for _ in range(_MOST_PASSES):
+            self._stop_at_once()
+            fresh = [p for p in self.look() if (p.pid, p.start) not in stopped]
+            if not fresh:
+                break
+            for proc in fresh:
+                send(proc.pid, signal.SIGSTOP)
+                stopped.add((proc.pid, proc.start))
+            await asyncio.sleep(0)
+        await self._kill_until_gone()
+
+    async def _kill_until_gone(self) -> None:
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + _GONE_AFTER
+        pause = 0.001
+        while loop.time() < give_up:
+            alive = self.look()
+            if not alive:
+                return
+            for proc in alive:
+                send(proc.pid, signal.SIGKILL)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 0.05)
+
+    def _stop_at_once(self) -> None:
+        """Stop the program's direct children without a look at the whole table in between.
+
+        One that forks and exits in a loop is gone before a full pass reaches it, but it always
+        is a child of the program, and this takes only microseconds from reading to stopping.
+        """
+        if not self._root_ended and self._children.is_ours(self._root):
+            send(self._root, signal.SIGSTOP)
+            for pid in children_of(self._root):
+                send(pid, signal.SIGSTOP)
+
+    def _belongs_to_another(self, proc: Proc) -> bool:
+        return proc.session != self._root and self._children.is_ours(proc.session)
+
+    def _add_descendants(self, table: dict[int, Proc]) -> None:
+        below: dict[int, list[Proc]] = {}
+        for proc in table.values():
+            below.setdefault(proc.parent, []).append(proc)
+        todo = list(self._members)
+        while todo:
+            for proc in below.get(todo.pop(), ()):
+                if proc.pid not in self._members:
+                    self._members[proc.pid] = proc.start
+                    todo.append(proc.pid)
+
+
+def snapshot() -> dict[int, Proc]:
+    """The process table. Who ends while it is read may be missing."""
+    table = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            proc = read_proc(int(name))
+            if proc is not None:
+                table[proc.pid] = proc
+    return table
+
+
+def read_proc(pid: int) -> Proc | None:
+    text = read_small(f"/proc/{pid}/stat")
+    # The command name is in parentheses and may hold any byte, parentheses too.
+    fields = text[text.rfind(b")") + 2 :].split()
+    if len(fields) < 20:
+        return None
+    return Proc(pid, int(fields[1]), int(fields[3]), fields[0].decode("ascii"), int(fields[19]))
+
+
+def children_of(pid: int) -> list[int]:
+    """Direct children, from the kernel's own list; empty where it keeps none."""
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    lists = (read_small(f"/proc/{pid}/task/{task}/children") for task in tasks)
+    return [int(child) for text in lists for child in text.split()]
+
+
+def read_small(path: str) -> bytes:
+    """A small file of /proc or /sys; empty when it cannot be read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, 65536)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
+
+
+def send(pid: int, number: int) -> bool:
+    """False when there is no such process any more."""
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True

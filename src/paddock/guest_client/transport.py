@@ -1,0 +1,200 @@
+"""How the guest is spoken to: Connect-JSON and plain HTTP over one kept-alive session."""
+
+import asyncio
+import base64
+import io
+import json
+import struct
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import aiohttp
+from yarl import URL
+
+from paddock.domain.errors import Broken, LimitExceeded, TimedOut, Unavailable
+from paddock.domain.guest import GuestAddress
+from paddock.guest_client import answers
+from paddock.guest_client.answers import Message
+
+ANSWER_LIMIT = 4 << 20
+FRAME_LIMIT = 4 << 20
+CALL_TIMEOUT = 30.0
+_CONNECT_TIMEOUT = 5.0
+_PIECE = 256 << 10
+_JSON = {"content-type": "application/json"}
+_STREAM = {"content-type": "application/connect+json"}
+_END = 2
+
+
+class Transport:
+    """One session with one guest. Every failure is an error of the domain."""
+
+    def __init__(self, address: GuestAddress) -> None:
+        self._address = address
+        self._session: aiohttp.ClientSession | None = None
+        self._base = address.url.rstrip("/") if address.url else "http://guest"
+
+    async def __aenter__(self) -> Self:
+        headers = dict(self._address.headers)
+        if self._address.token:
+            headers["x-access-token"] = self._address.token
+        self._session = aiohttp.ClientSession(
+            connector=self._connector(),
+            headers=headers,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT),
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            skip_auto_headers=("user-agent", "accept-encoding", "accept"),
+            read_bufsize=256 << 10,
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def call(
+        self,
+        method: str,
+        message: Mapping[str, Any],
+        *,
+        user: str = "",
+        timeout: float = CALL_TIMEOUT,
+        limit: int = ANSWER_LIMIT,
+    ) -> Message:
+        """A unary call, e.g. `paddock.Guest/Exec`."""
+        headers = {**_JSON, **basic_user(user)}
+        body = dump(message)
+        async with self.request(
+            "POST", method, headers=headers, body=body, timeout=timeout
+        ) as answer:
+            return answers.parse_object(await read_all(answer, limit, method), method)
+
+    async def post_plain(self, path: str, message: Mapping[str, Any]) -> None:
+        """A route that answers with nothing but success."""
+        body = dump(message)
+        async with self.request("POST", path, headers=_JSON, body=body, timeout=CALL_TIMEOUT):
+            return
+
+    async def stream(
+        self,
+        method: str,
+        message: Mapping[str, Any],
+        *,
+        user: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[Message]:
+        """A server stream. Ends when the guest says that it is whole; raises when it is not."""
+        fields = {**_STREAM, **basic_user(user), **(headers or {})}
+        body = frame(0, dump(message))
+        async with self.request("POST", method, headers=fields, body=body) as answer:
+            async for flags, data in _frames(answer, method):
+                parsed = answers.parse_object(data, method)
+                if not flags & _END:
+                    yield parsed
+                    continue
+                if "error" in parsed:
+                    raise answers.error_in(parsed, method)
+                return
+        raise Unavailable(f"{method}: the stream broke off")
+
+    @asynccontextmanager
+    async def request(
+        self,
+        verb: str,
+        path: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+        body: bytes | AsyncIterator[bytes] | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Any request; an answer other than success raises."""
+        if self._session is None:
+            raise RuntimeError("use the guest's client within `async with`")
+        url = URL(f"{self._base}/{path}{_encode_query(query)}", encoded=True)
+        # In one piece a large body would hold up everything else on this loop.
+        data = io.BytesIO(body) if isinstance(body, bytes) and len(body) > _PIECE else body
+        try:
+            async with asyncio.timeout(timeout):
+                async with self._session.request(
+                    verb, url, headers=headers, data=data, allow_redirects=False
+                ) as answer:
+                    if answer.status >= 300:
+                        said = await read_all(answer, ANSWER_LIMIT, path)
+                        raise answers.error_of(answer.status, said, path)
+                    yield answer
+        except aiohttp.ClientConnectionError as error:
+            raise Unavailable(f"{path}: the guest cannot be reached: {error}") from error
+        except aiohttp.ClientPayloadError as error:
+            raise Unavailable(f"{path}: the guest broke off its answer") from error
+        except TimeoutError as error:
+            raise TimedOut(f"{path}: the guest did not answer within {timeout} s") from error
+        except OSError as error:
+            raise Unavailable(f"{path}: the guest cannot be reached: {error}") from error
+        except aiohttp.ClientError as error:
+            raise Broken(f"{path}: the guest does not speak HTTP: {error}") from error
+
+    def _connector(self) -> aiohttp.BaseConnector:
+        if self._address.socket:
+            return aiohttp.UnixConnector(self._address.socket, limit=0, keepalive_timeout=300)
+        return aiohttp.TCPConnector(limit=0, keepalive_timeout=300)
+
+
+def dump(message: Mapping[str, Any]) -> bytes:
+    """ASCII with escapes, so that names which are not UTF-8 survive as lone surrogates."""
+    return json.dumps(message, separators=(",", ":")).encode("ascii")
+
+
+def _encode_query(query: Mapping[str, str] | None) -> str:
+    """Byte for byte: a path may hold anything but NUL."""
+    pairs = [f"{k}={quote(v.encode('utf-8', 'surrogateescape'))}" for k, v in (query or {}).items()]
+    return "?" + "&".join(pairs) if pairs else ""
+
+
+def frame(flags: int, body: bytes) -> bytes:
+    return struct.pack(">BI", flags, len(body)) + body
+
+
+def encode(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def basic_user(user: str) -> dict[str, str]:
+    """E2B's way to name the user of a call: HTTP Basic without a password."""
+    if not user:
+        return {}
+    return {"authorization": "Basic " + encode(f"{user}:".encode())}
+
+
+async def read_all(answer: aiohttp.ClientResponse, limit: int, what: str) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    async for data in answer.content.iter_any():
+        size += len(data)
+        if size > limit:
+            raise LimitExceeded(f"{what}: the guest's answer is larger than {limit} bytes")
+        pieces.append(data)
+    return b"".join(pieces)
+
+
+async def _frames(answer: aiohttp.ClientResponse, what: str) -> AsyncIterator[tuple[int, bytes]]:
+    buffer = bytearray()
+    async for data in answer.content.iter_any():
+        buffer += data
+        while len(buffer) >= 5:
+            flags, length = struct.unpack_from(">BI", buffer)
+            if length > FRAME_LIMIT:
+                raise Broken(f"{what}: the guest sent a frame of {length} bytes")
+            if len(buffer) < 5 + length:
+                break
+            yield flags, bytes(buffer[5 : 5 + length])
+            del buffer[: 5 + length]

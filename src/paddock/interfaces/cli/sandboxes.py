@@ -1,0 +1,216 @@
+"""`paddock sandbox …`: thin, because it will become a client of the API."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, replace
+from typing import Any
+
+import click
+
+from paddock.domain.errors import PaddockError
+from paddock.domain.guest import CommandResult
+from paddock.domain.ids import new_ulid
+from paddock.domain.snapshot import Snapshot
+from paddock.interfaces.cli import references
+from paddock.interfaces.cli.attached import attach, collect
+from paddock.interfaces.cli.command import explain
+from paddock.interfaces.cli.failures import say
+from paddock.interfaces.cli.interrupts import run_async
+from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.options import (
+    PAYLOAD,
+    command_options,
+    output_options,
+    provider_option,
+    wish,
+)
+from paddock.interfaces.cli.output import age, print_json, print_table
+from paddock.interfaces.cli.params import pairs
+from paddock.interfaces.cli.progress import Display
+from paddock.interfaces.cli.run import result_as_json, run
+from paddock.interfaces.cli.toolbox import Opened
+from paddock.ports.provider import Observation, Provider, Ref, SandboxSpec
+
+Verb = Callable[[Provider, Ref], Awaitable[object]]
+
+
+@click.group()
+def sandbox() -> None:
+    """Make, use and remove sandboxes.
+
+    A sandbox is named PROVIDER/ID, or by its id alone on the provider in use.
+    """
+
+
+sandbox.add_command(run)
+
+
+@asynccontextmanager
+async def _opened(invocation: Invocation, provider: str) -> AsyncIterator[Opened]:
+    with Display() as display:
+        async with invocation.tools.open(provider, display.tell) as opened:
+            yield opened
+
+
+def _row(seen: Observation) -> dict[str, Any]:
+    return {**asdict(seen), "ref": references.shown(seen.ref)}
+
+
+@sandbox.command("list")
+@provider_option
+@click.option("-l", "--label", "labels", multiple=True, metavar="K=V", help="Only those with it.")
+@output_options
+@pass_invocation
+def list_sandboxes(invocation: Invocation, provider: str, labels: Sequence[str]) -> None:
+    """List sandboxes."""
+    wanted = pairs(labels, "--label")
+
+    async def collect() -> list[Observation]:
+        async with _opened(invocation, provider) as opened:
+            return [seen async for seen in opened.provider.find(wanted)]
+
+    found = sorted(run_async(collect()), key=lambda seen: seen.created_at)
+    if invocation.json:
+        print_json({"sandboxes": [_row(seen) for seen in found]})
+        return
+    print_table(
+        ("SANDBOX", "STATE", "TEMPLATE", "AGE", "REASON"),
+        (
+            (references.shown(s.ref), s.state, s.template, age(s.created_at), s.reason or "")
+            for s in found
+        ),
+    )
+
+
+@sandbox.command("exec", context_settings=PAYLOAD)
+@click.argument("reference", metavar="SANDBOX")
+@provider_option
+@command_options
+@output_options
+@pass_invocation
+def exec_(invocation: Invocation, /, reference: str, provider: str, **options: Any) -> int:
+    """Run a command in a sandbox that is there.
+
+    Streams and exit codes are passed on as by `paddock sandbox run`.
+    """
+    if options["words"][:1] == ("--",):  # click leaves it in place after the first argument
+        options["words"] = options["words"][1:]
+    asked = wish(options)
+
+    async def work() -> CommandResult:
+        async with _sandbox(invocation, reference, provider) as (opened, ref):
+            address = await opened.provider.guest(ref)
+            return await (collect if invocation.json else attach)(address, asked)
+
+    result = run_async(work())
+    if invocation.json:
+        print_json(result_as_json(result))
+    else:
+        explain(result, asked)
+    return result.exit_code
+
+
+@asynccontextmanager
+async def _sandbox(
+    invocation: Invocation, reference: str, provider: str
+) -> AsyncIterator[tuple[Opened, Ref]]:
+    """The provider of the one sandbox that is meant, and its reference."""
+    ref = references.parse(reference, provider)
+    async with _opened(invocation, ref.provider) as opened:
+        yield opened, replace(ref, provider=opened.provider.name)
+
+
+async def _each(
+    invocation: Invocation, names: Sequence[str], provider: str, verb: Verb, done: str
+) -> int:
+    """Do it to every one; what fails is said, and the rest is done nevertheless."""
+    code, finished = 0, []
+    for name, refs in references.by_provider(names, provider):
+        async with _opened(invocation, name) as opened:
+            for ref in (replace(each, provider=opened.provider.name) for each in refs):
+                try:
+                    await verb(opened.provider, ref)
+                except PaddockError as error:
+                    code = say(error, as_json=invocation.json)
+                    continue
+                finished.append(references.shown(ref))
+                if not invocation.json:
+                    click.echo(f"{finished[-1]} {done}")
+    if invocation.json:
+        print_json({"sandboxes": finished, "done": done})
+    return code
+
+
+def _verb(name: str, done: str, verb: Verb, text: str) -> None:
+    """A command that does one thing to any number of sandboxes."""
+
+    @sandbox.command(name, help=text)
+    @click.argument("names", nargs=-1, required=True, metavar="SANDBOX...")
+    @provider_option
+    @output_options
+    @pass_invocation
+    def act(invocation: Invocation, names: Sequence[str], provider: str) -> int:
+        return run_async(_each(invocation, names, provider, verb, done))
+
+
+_verb("stop", "stopped", lambda p, ref: p.stop(ref), "End what runs in it; the disk is kept.")
+_verb("start", "started", lambda p, ref: p.start(ref), "Start a stopped one again.")
+_verb("pause", "paused", lambda p, ref: p.pause(ref), "Freeze it, memory and all.")
+_verb("resume", "resumed", lambda p, ref: p.resume(ref), "Let a paused one go on.")
+
+
+@sandbox.command()
+@click.argument("names", nargs=-1, required=True, metavar="SANDBOX...")
+@click.option("-f", "--force", is_flag=True, help="What is not there is no error.")
+@provider_option
+@output_options
+@pass_invocation
+def rm(invocation: Invocation, names: Sequence[str], provider: str, force: bool) -> int:
+    """Remove sandboxes with everything in them."""
+
+    async def remove(place: Provider, ref: Ref) -> None:
+        if not force:
+            await place.observe(ref)
+        await place.destroy(ref)
+
+    return run_async(_each(invocation, names, provider, remove, "removed"))
+
+
+@sandbox.command()
+@click.argument("reference", metavar="SANDBOX")
+@provider_option
+@output_options
+@pass_invocation
+def fork(invocation: Invocation, reference: str, provider: str) -> None:
+    """Make a second sandbox with a copy of the disk; the first goes on."""
+
+    async def work() -> Observation:
+        async with _sandbox(invocation, reference, provider) as (opened, ref):
+            source = await opened.provider.observe(ref)
+            spec = SandboxSpec(resources=source.resources, labels=source.labels)
+            return await opened.provider.fork(ref, f"cli-{new_ulid()}", spec)
+
+    made = run_async(work())
+    if invocation.json:
+        print_json(_row(made))
+    else:
+        click.echo(references.shown(made.ref))
+
+
+@sandbox.command()
+@click.argument("reference", metavar="SANDBOX")
+@provider_option
+@output_options
+@pass_invocation
+def snapshot(invocation: Invocation, reference: str, provider: str) -> None:
+    """Keep its disk as it is now; `template add --from-snapshot` makes a template of it."""
+
+    async def work() -> Snapshot:
+        async with _sandbox(invocation, reference, provider) as (opened, ref):
+            return await opened.provider.snapshot(ref, f"cli-{new_ulid()}")
+
+    taken = run_async(work())
+    if invocation.json:
+        print_json({**asdict(taken), "ref": f"{taken.ref.provider}/{taken.ref.id}"})
+    else:
+        click.echo(f"{taken.ref.provider}/{taken.ref.id}")

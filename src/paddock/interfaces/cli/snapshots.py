@@ -1,0 +1,90 @@
+"""`paddock snapshot …`: what was kept of sandboxes' disks."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import click
+
+from paddock.domain.errors import NotFound
+from paddock.domain.snapshot import Snapshot, SnapshotRef
+from paddock.interfaces.cli import references
+from paddock.interfaces.cli.interrupts import run_async
+from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.options import output_options, provider_option
+from paddock.interfaces.cli.output import age, print_json, print_table, size
+from paddock.interfaces.cli.progress import Display
+from paddock.ports.provider import Provider
+
+
+@click.group()
+def snapshot() -> None:
+    """What was kept of sandboxes' disks."""
+
+
+def _name(ref: SnapshotRef) -> str:
+    return f"{ref.provider}/{ref.id}"
+
+
+@snapshot.command("list")
+@provider_option
+@output_options
+@pass_invocation
+def list_snapshots(invocation: Invocation, provider: str) -> None:
+    """List snapshots."""
+
+    async def collect() -> list[Snapshot]:
+        with Display() as display:
+            async with invocation.tools.open(provider, display.tell) as opened:
+                return [taken async for taken in opened.provider.snapshots()]
+
+    found = sorted(run_async(collect()), key=lambda taken: taken.created_at)
+    if invocation.json:
+        rows = [{**asdict(taken), "ref": _name(taken.ref)} for taken in found]
+        print_json({"snapshots": rows})
+        return
+    print_table(
+        ("SNAPSHOT", "SANDBOX", "TEMPLATE", "AGE", "SIZE"),
+        (
+            (_name(s.ref), s.source, s.template, age(s.created_at), size(s.size_bytes))
+            for s in found
+        ),
+    )
+
+
+@snapshot.command()
+@click.argument("names", nargs=-1, required=True, metavar="SNAPSHOT...")
+@provider_option
+@output_options
+@pass_invocation
+def rm(invocation: Invocation, names: Sequence[str], provider: str) -> None:
+    """Remove snapshots. Sandboxes that were made of them are not touched."""
+
+    async def work() -> list[str]:
+        removed: list[str] = []
+        for name, refs in references.by_provider(names, provider):
+            with Display() as display:
+                async with invocation.tools.open(name, display.tell) as opened:
+                    removed += await _remove(opened.provider, [each.id for each in refs])
+        return removed
+
+    removed = run_async(work())
+    if invocation.json:
+        print_json({"snapshots": removed, "done": "removed"})
+    else:
+        for name in removed:
+            click.echo(f"{name} removed")
+
+
+async def _remove(provider: Provider, identifiers: Sequence[str]) -> list[str]:
+    """Absent is success for the provider, but a mistake for a person who named it."""
+    refs = [SnapshotRef(provider.name, identifier) for identifier in identifiers]
+    known = {taken.ref async for taken in provider.snapshots()}
+    for ref in refs:
+        if ref not in known:
+            raise NotFound(
+                f"there is no snapshot {_name(ref)}",
+                remediation="`paddock snapshot list` shows what there is",
+            )
+    for ref in refs:
+        await provider.delete_snapshot(ref)
+    return [_name(ref) for ref in refs]

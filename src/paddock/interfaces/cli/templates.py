@@ -1,0 +1,168 @@
+"""`paddock template …`: the recipes that sandboxes start from."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from paddock.domain.errors import Unsupported
+from paddock.domain.template import SourceKind, Template, TemplateSource
+from paddock.interfaces.cli.failures import refuse
+from paddock.interfaces.cli.interrupts import run_async
+from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.options import output_options, provider_option
+from paddock.interfaces.cli.output import print_json, print_table
+from paddock.interfaces.cli.params import environment
+from paddock.interfaces.cli.progress import Display
+from paddock.interfaces.cli.toolbox import Opened, Templates
+
+
+@click.group()
+def template() -> None:
+    """What sandboxes start from."""
+
+
+@asynccontextmanager
+async def _opened(invocation: Invocation, provider: str) -> AsyncIterator[tuple[Opened, Templates]]:
+    with Display() as display:
+        async with invocation.tools.open(provider, display.tell) as opened:
+            if opened.templates is None:
+                name = opened.provider.name
+                raise Unsupported(
+                    f"provider {name} keeps no templates of its own",
+                    remediation="use `--provider local`",
+                )
+            yield opened, opened.templates
+
+
+@template.command("list")
+@provider_option
+@output_options
+@pass_invocation
+def list_templates(invocation: Invocation, provider: str) -> None:
+    """List templates."""
+
+    async def collect() -> list[Template]:
+        async with _opened(invocation, provider) as (_, templates):
+            return templates.recipes()
+
+    found = run_async(collect())
+    if invocation.json:
+        rows = [{**asdict(each), "digest": each.digest()} for each in found]
+        print_json({"templates": rows})
+        return
+    print_table(
+        ("TEMPLATE", "SOURCE", "REFERENCE", "SET-UP"),
+        (
+            (each.name, each.source.kind, each.source.reference, str(len(each.setup) or "–"))
+            for each in found
+        ),
+    )
+
+
+@template.command()
+@click.argument("name")
+@provider_option
+@output_options
+@pass_invocation
+def build(invocation: Invocation, name: str, provider: str) -> None:
+    """Build a template now instead of on first use."""
+
+    async def work() -> None:
+        async with _opened(invocation, provider) as (opened, _):
+            await opened.prepare(name)
+
+    run_async(work())
+    _confirm(invocation, name, "built")
+
+
+@template.command()
+@click.argument("name")
+@click.option("--from-image", metavar="REF", help="An OCI image: oci:PATH, docker:NAME, or a name.")
+@click.option("--from-dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--from-tar", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--from-snapshot", metavar="ID", help="A snapshot of one of your sandboxes.")
+@click.option("--setup", multiple=True, metavar="CMD", help="Run as root when it is built.")
+@click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="For every command.")
+@click.option("-u", "--user", default="user", show_default=True, help="Who commands run as.")
+@click.option("-w", "--workdir", default="", help="Where commands start; else the user's home.")
+@click.option("--hardened", is_flag=True, help="No new privileges, so no sudo, in any sandbox.")
+@click.option("--runtime", type=click.Choice(["crun", "runc", "runsc"]), default=None)
+@provider_option
+@output_options
+@pass_invocation
+def add(
+    invocation: Invocation,
+    /,
+    name: str,
+    provider: str,
+    *,
+    setup: Sequence[str],
+    env: Sequence[str],
+    user: str,
+    workdir: str,
+    hardened: bool,
+    runtime: str | None,
+    **sources: str | Path | None,
+) -> None:
+    """Add a template, or replace the one of that name. It is built on first use."""
+    recipe = Template(
+        name=name,
+        source=_source(sources),
+        setup=tuple(setup),
+        env=tuple(environment(env, ()).items()),
+        user=user,
+        workdir=workdir,
+        hardened=hardened,
+        runtime=runtime or "",
+    )
+
+    async def work() -> None:
+        async with _opened(invocation, provider) as (_, templates):
+            templates.add(recipe)
+
+    run_async(work())
+    _confirm(invocation, name, "added")
+
+
+def _source(given: dict[str, str | Path | None]) -> TemplateSource:
+    kinds = {
+        "from_image": SourceKind.IMAGE,
+        "from_dir": SourceKind.DIRECTORY,
+        "from_tar": SourceKind.TAR,
+        "from_snapshot": SourceKind.SNAPSHOT,
+    }
+    chosen = [(kinds[option], value) for option, value in given.items() if value is not None]
+    if len(chosen) != 1:
+        options = ", ".join("--" + option.replace("_", "-") for option in kinds)
+        refuse(f"a template has one source; {len(chosen)} were given", f"give one of {options}")
+    kind, value = chosen[0]
+    return TemplateSource(kind, str(value.absolute() if isinstance(value, Path) else value))
+
+
+@template.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@provider_option
+@output_options
+@pass_invocation
+def rm(invocation: Invocation, names: Sequence[str], provider: str) -> None:
+    """Remove templates. Sandboxes that were made of them are not touched."""
+
+    async def work() -> None:
+        async with _opened(invocation, provider) as (_, templates):
+            for name in names:
+                templates.recipe(name)
+                templates.remove(name)
+
+    run_async(work())
+    for name in names:
+        _confirm(invocation, name, "removed")
+
+
+def _confirm(invocation: Invocation, name: str, done: str) -> None:
+    if invocation.json:
+        print_json({"template": name, "done": done})
+    else:
+        click.echo(f"{name} {done}")

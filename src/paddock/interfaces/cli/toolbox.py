@@ -1,0 +1,100 @@
+"""What the commands need of the world: wiring makes it, so the command line knows no adapter."""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from paddock.domain.template import Template
+from paddock.ports.provider import Finding, Provider, Status
+
+Progress = Callable[[str, float | None], None]
+"""What is being done, and how much of it: 0 to 1, or None where nobody knows."""
+
+
+class Templates(Protocol):
+    """The recipes of a provider that keeps its own."""
+
+    def recipe(self, name: str) -> Template: ...
+    def recipes(self) -> list[Template]: ...
+    def add(self, template: Template) -> None: ...
+    def remove(self, name: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A provider that is ready, and what only some providers have beside the port."""
+
+    provider: Provider
+    prepare: Callable[[str], Awaitable[None]]
+    """Build or fetch a template, so that create() need not; often there is nothing to do."""
+    templates: Templates | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What was found of one provider."""
+
+    provider: str
+    findings: tuple[Finding, ...]
+    needed: bool
+    """Whether sandboxes are made there; otherwise what is missing is only said."""
+
+    @property
+    def usable(self) -> bool:
+        return all(finding.status is not Status.MISSING for finding in self.findings)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What doctor found."""
+
+    sections: tuple[Section, ...]
+    advice: str = ""
+    """What to do, when nothing is usable."""
+
+    @property
+    def usable(self) -> bool:
+        needed = [section for section in self.sections if section.needed]
+        return bool(needed) and all(section.usable for section in needed)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How one check of the conformance suite ended; an empty fault means that it holds."""
+
+    name: str
+    says: str
+    seconds: float
+    total: int
+    """How many checks there are."""
+    refused: bool = False
+    """The capability is not claimed: what was tried is that it is refused properly."""
+    fault: str = ""
+
+
+class Conform(Protocol):
+    """Runs the conformance suite against a provider; `hear` is told of each check as it ends."""
+
+    async def __call__(
+        self, provider: str, terms: "Terms", hear: Callable[[Verdict], None], progress: Progress
+    ) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the conformance suite makes its sandboxes of."""
+
+    template: str
+    image: str
+    """An OCI image, for providers that take any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Toolbox:
+    """Everything the commands are given. Nothing is opened before it is asked for."""
+
+    open: Callable[[str, Progress], AbstractAsyncContextManager[Opened]]
+    """The provider of that name; for "" the one that the settings and the host lead to."""
+    inspect: Callable[[str], Coroutine[None, None, Report]]
+    conform: Conform

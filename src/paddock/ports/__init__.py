@@ -1,0 +1,1 @@
+"""What Paddock needs from the world, as interfaces."""

@@ -1,0 +1,239 @@
+"""Where sandboxes run: the life of a machine, and a path to the guest inside it.
+
+Everything that happens *inside* a sandbox (commands, files, terminals, processes) goes through the
+guest and is the same everywhere. A provider is therefore small, and this is all of it.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol, runtime_checkable
+
+from paddock.domain.egress import CLOSED, EgressPolicy
+from paddock.domain.guest import GuestAddress
+from paddock.domain.reason import Reason
+from paddock.domain.sandbox import Resources, SandboxState
+from paddock.domain.snapshot import Snapshot, SnapshotRef
+
+
+class Isolation(StrEnum):
+    """What stands between a sandbox and the host."""
+
+    NONE = "none"
+    CONTAINER = "container"
+    """Namespaces, seccomp and few capabilities on a shared kernel."""
+    USER_KERNEL = "user_kernel"
+    """gVisor: the sandbox talks to a kernel of its own in user space."""
+    MICROVM = "microvm"
+
+
+class PauseKind(StrEnum):
+    """What a pause keeps."""
+
+    NO = "no"
+    DISK = "disk"
+    MEMORY = "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a provider can do, said beforehand. What is not a flag is mandatory."""
+
+    isolation: Isolation
+    pause: PauseKind = PauseKind.NO
+    stop: bool = False
+    """stop() and start(): the machine ends, the disk stays."""
+    snapshot: bool = False
+    fork: bool = False
+    egress: bool = False
+    """Honours an EgressPolicy other than its default at creation."""
+    live_egress: bool = False
+    any_image: bool = False
+    late_ports: bool = False
+    """endpoint() works for ports that were not declared at creation."""
+    expires_itself: bool = False
+    metrics: bool = False
+    disk_limit: bool = False
+    """disk_mib is enforced by the file system; otherwise it is watched."""
+    checkpoint: bool = False
+    """Memory can be written to disk and come back."""
+    max_lifetime_s: float | None = None
+    max_ports: int | None = None
+    max_labels: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSpec:
+    """What a sandbox shall be. `template` and `snapshot` exclude each other."""
+
+    template: str = ""
+    snapshot: SnapshotRef | None = None
+    resources: Resources = field(default_factory=Resources)
+    env: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    egress: EgressPolicy = CLOSED
+    ports: tuple[int, ...] = ()
+    runtime: str = ""
+    hardened: bool | None = None
+    """None leaves it to the template."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A plain handle: any process can pick the sandbox up again with it."""
+
+    provider: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What the provider sees of a sandbox right now."""
+
+    ref: Ref
+    key: str
+    state: SandboxState
+    reason: Reason | None
+    labels: Mapping[str, str]
+    resources: Resources
+    template: str
+    created_at: float
+    detail: str = ""
+    """For people: what led to the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a sandbox has used and uses; None where the provider cannot say."""
+
+    cpu_seconds: float | None = None
+    memory_bytes: int | None = None
+    memory_peak_bytes: int | None = None
+    disk_bytes: int | None = None
+    pids: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """How a user's port inside the sandbox is reached.
+
+    `url` is set for a plain address. Where the port lives in a network namespace of this host,
+    `netns_pid` names a process in it and `port` the port on its loopback.
+    """
+
+    port: int
+    url: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+    netns_pid: int | None = None
+
+
+class Status(StrEnum):
+    """How a thing that was checked is."""
+
+    OK = "ok"
+    DEGRADED = "degraded"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of a check: what was looked at, what was found, how to put it right."""
+
+    name: str
+    status: Status
+    found: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What check() found. Usable means that create() can be expected to work."""
+
+    usable: bool
+    findings: tuple[Finding, ...]
+
+
+@runtime_checkable
+class Provider(Protocol):
+    """A place where sandboxes run.
+
+    Every method may raise Unavailable, Refused or Broken; every method that takes a `ref` other
+    than destroy() and delete_snapshot() raises NotFound when there is no such sandbox. A method
+    whose flag in `capabilities` is off raises Unsupported and changes nothing.
+    """
+
+    name: str
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    async def check(self) -> Health:
+        """Reachable, credentials good, versions known. Raises nothing; faults are findings."""
+        ...
+
+    async def create(self, key: str, spec: SandboxSpec) -> Observation:
+        """A running sandbox whose guest answers.
+
+        The same key gives the same sandbox, also after a restart and to concurrent callers; the
+        same key with another spec is Conflict. An unknown template is NotFound, an impossible
+        limit InvalidRequest; both before anything is made. On any failure nothing remains.
+        """
+        ...
+
+    async def observe(self, ref: Ref) -> Observation: ...
+
+    def find(self, labels: Mapping[str, str]) -> AsyncIterator[Observation]:
+        """Every sandbox of this provider that carries all of these labels, in any state."""
+        ...
+
+    async def pause(self, ref: Ref) -> Observation:
+        """Nothing in it runs any more; pausing a paused sandbox is success."""
+        ...
+
+    async def resume(self, ref: Ref) -> Observation:
+        """It runs again where it was paused; resuming a running sandbox is success."""
+        ...
+
+    async def stop(self, ref: Ref, reason: Reason = Reason.USER) -> Observation:
+        """Its processes are gone, its disk is kept; stopping a stopped sandbox is success."""
+        ...
+
+    async def start(self, ref: Ref) -> Observation:
+        """A stopped sandbox runs again with the same disk, env, limits and supervised processes."""
+        ...
+
+    async def destroy(self, ref: Ref) -> None:
+        """Nothing of it remains. Absent is success."""
+        ...
+
+    async def renew(self, ref: Ref, until: float) -> Observation:
+        """For providers that end sandboxes by themselves: not before `until` (unix seconds)."""
+        ...
+
+    async def snapshot(self, ref: Ref, key: str) -> Snapshot:
+        """Its disk at one moment, consistent also while it runs. Same key, same snapshot."""
+        ...
+
+    def snapshots(self) -> AsyncIterator[Snapshot]: ...
+
+    async def delete_snapshot(self, ref: SnapshotRef) -> None:
+        """Absent is success; sandboxes made of it are not touched."""
+        ...
+
+    async def fork(self, ref: Ref, key: str, spec: SandboxSpec) -> Observation:
+        """A new sandbox with a copy of the disk; the source goes on. `spec` names no source."""
+        ...
+
+    async def guest(self, ref: Ref) -> GuestAddress:
+        """Where the guest answers. Conflict when the sandbox is not running."""
+        ...
+
+    async def endpoint(self, ref: Ref, port: int) -> Endpoint: ...
+
+    async def set_egress(self, ref: Ref, policy: EgressPolicy) -> None: ...
+
+    async def usage(self, ref: Ref) -> Usage: ...
+
+    async def aclose(self) -> None:
+        """Let go of everything held in this process. Sandboxes go on."""
+        ...

@@ -1,0 +1,1 @@
+"""Shipped test kits: the provider conformance suite and its reference provider."""

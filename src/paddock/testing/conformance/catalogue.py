@@ -1,0 +1,46 @@
+"""All checks there are, in the order in which a report is best read."""
+
+from paddock.testing.conformance import (
+    commands,
+    creation,
+    ending,
+    files,
+    forking,
+    health,
+    identity,
+    isolation,
+    limits,
+    network,
+    pausing,
+    reattaching,
+    runs,
+    snapshots,
+    stopping,
+)
+from paddock.testing.conformance.check import Check, checks_of
+
+CHECKS: tuple[Check, ...] = tuple(
+    check
+    for module in (
+        health,
+        creation,
+        identity,
+        ending,
+        commands,
+        files,
+        reattaching,
+        runs,
+        stopping,
+        pausing,
+        snapshots,
+        forking,
+        network,
+        limits,
+        isolation,
+    )
+    for check in checks_of(module)
+)
+
+
+def named(name: str) -> Check:
+    return next(check for check in CHECKS if check.name == name)

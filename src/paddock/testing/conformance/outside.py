@@ -1,0 +1,125 @@
+"""What lies outside of a sandbox: this host, and a machine next to it."""
+
+import asyncio
+import contextlib
+import os
+import random
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+Address = tuple[str, int]
+Outside = Callable[[], AbstractAsyncContextManager[Address]]
+
+_RANDOM = random.SystemRandom()
+
+# Runs in a network namespace of its own and says on which port it listens.
+_LISTENER = """
+import socket
+server = socket.create_server(("0.0.0.0", 0), backlog=16)
+print(server.getsockname()[1], flush=True)
+while True:
+    server.accept()[0].close()
+"""
+
+
+@asynccontextmanager
+async def neighbour() -> AsyncIterator[Address]:
+    """A listener that this host routes to but that is not this host; needs root.
+
+    The host itself would be the wrong target: an open sandbox is not meant to reach it.
+    """
+    child = await asyncio.create_subprocess_exec(
+        "unshare", "--net", sys.executable, "-c", _LISTENER, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        if child.stdout is None:
+            raise OSError("no pipe to the neighbour")
+        line = await child.stdout.readline()
+        if not line:
+            raise PermissionError(
+                "a neighbour needs root and unshare(1); set Terms.outside to `internet(...)`"
+            )
+        yield await _connected(child.pid), int(line)
+    finally:
+        # The cable goes with the namespace, and the namespace with its only process.
+        with contextlib.suppress(ProcessLookupError):
+            child.kill()
+        await child.wait()
+
+
+async def _connected(pid: int) -> str:
+    """Lay a cable into the namespace; the range is the one reserved for measurements (RFC 2544)."""
+    block = f"198.{_RANDOM.choice((18, 19))}.{_RANDOM.randrange(256)}"
+    first = 4 * _RANDOM.randrange(64)
+    cable = f"pdkout{pid:x}"
+    here, there = f"{block}.{first + 1}", f"{block}.{first + 2}"
+    await _run(f"ip link add {cable} type veth peer name eth0 netns {pid}")
+    await _run(f"ip address add {here}/30 dev {cable}")
+    await _run(f"ip link set {cable} up")
+    enter = f"nsenter --target {pid} --net"
+    await _run(f"{enter} ip address add {there}/30 dev eth0")
+    await _run(f"{enter} ip link set eth0 up")
+    await _run(f"{enter} ip route add default via {here}")
+    return there
+
+
+async def _run(command: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *command.split(), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    output, _ = await process.communicate()
+    if process.returncode != 0:
+        raise OSError(f"`{command}` failed: {output.decode(errors='replace').strip()}")
+
+
+def internet(host: str, port: int = 443) -> Outside:
+    """A public address, for providers that run their sandboxes elsewhere."""
+
+    @asynccontextmanager
+    async def somewhere() -> AsyncIterator[Address]:
+        yield host, port
+
+    return somewhere
+
+
+@asynccontextmanager
+async def listener_here() -> AsyncIterator[Address]:
+    """A listener on every address of this host."""
+
+    def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    listener = socket.create_server(("", 0), family=family, dualstack_ipv6=both)
+    server = await asyncio.start_server(greet, sock=listener)
+    try:
+        yield addresses_here()[0], int(listener.getsockname()[1])
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+def addresses_here() -> list[str]:
+    """What others call this host, then what it calls itself; nothing is sent to find out."""
+    found = []
+    for family, target in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((target, 9))
+            found.append(str(probe.getsockname()[0]))
+    return [*found, "127.0.0.1", "::1"]
+
+
+def processes_here(marker: str) -> list[int]:
+    """Processes that this host sees and whose command line carries the marker."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            if marker.encode() in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+    return found

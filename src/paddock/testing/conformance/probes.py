@@ -1,0 +1,247 @@
+"""Small programs that the checks run inside a sandbox; each needs python3 and nothing else."""
+
+# Starts argv[2] (a program) as daemons of old were started: own session, parent gone, nothing open.
+# argv[1] is a name to find it by, the rest are its arguments; the first of them is a file that it
+# writes, and once that is there the daemon runs.
+DAEMON_OF = """
+import os, sys, time
+name, program, *arguments = sys.argv[1:]
+if os.fork():
+    os.wait()
+    end = time.time() + 10
+    while arguments and not os.path.exists(arguments[0]) and time.time() < end:
+        time.sleep(0.01)
+    sys.exit(0)
+os.setsid()
+if os.fork():
+    os._exit(0)
+null = os.open(os.devnull, os.O_RDWR)
+for fd in (0, 1, 2):
+    os.dup2(null, fd)
+os.execvp("python3", ["python3", "-c", program, *arguments, name])
+"""
+
+SLEEP = "import time; time.sleep(600)"
+
+# Appends to a file again and again.
+BEAT = """
+import sys, time
+end = time.time() + 600
+while time.time() < end:
+    with open(sys.argv[1], "a") as file:
+        file.write(".")
+    time.sleep(0.02)
+"""
+
+# Leaves a daemon and a child deaf to SIGTERM, both beating into files, and waits for ever.
+FAMILY = """
+import os, signal, subprocess, sys, time
+daemonise, beat, daemon, child = sys.argv[1:]
+subprocess.run(["python3", "-c", daemonise, "daemon", beat, daemon], check=True)
+if os.fork() == 0:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        with open(child, "a") as file:
+            file.write(".")
+        time.sleep(0.02)
+print("family", flush=True)
+time.sleep(600)
+"""
+
+# Counts in memory and writes each number to a file, replacing it in one step.
+COUNTER = """
+import os, sys, time
+number = 0
+while True:
+    number += 1
+    with open(sys.argv[1] + ".new", "w") as file:
+        file.write(f"{os.getpid()} {number}")
+    os.replace(sys.argv[1] + ".new", sys.argv[1])
+    time.sleep(0.02)
+"""
+
+# Two files that grow in turn: at any moment their lengths differ by one line at most.
+LOCKSTEP = """
+import sys, time
+with open(sys.argv[1], "a") as first, open(sys.argv[2], "a") as second:
+    while True:
+        for file in (first, second):
+            file.write("x")
+            file.flush()
+        time.sleep(0.001)
+"""
+
+# Tries to connect to port argv[1] at each further address and at the gateway; prints which it did.
+CONNECT = """
+import socket, struct, sys, threading
+port, targets = int(sys.argv[1]), set(sys.argv[2:])
+try:
+    for line in open("/proc/net/route").read().splitlines()[1:]:
+        fields = line.split()
+        if fields[1] == "00000000":
+            targets.add(socket.inet_ntoa(struct.pack("<L", int(fields[2], 16))))
+except OSError:
+    pass
+def probe(address):
+    try:
+        socket.create_connection((address, port), timeout=3).close()
+        print(address, flush=True)
+    except OSError:
+        pass
+threads = [threading.Thread(target=probe, args=(address,)) for address in targets]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+# Serves the text argv[3] over HTTP on port argv[2]; the file argv[1] is there once it listens.
+SERVE = """
+import http.server, sys, threading
+body = sys.argv[3].encode()
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_):
+        pass
+server = http.server.ThreadingHTTPServer(("0.0.0.0", int(sys.argv[2])), Handler)
+open(sys.argv[1], "w").close()
+threading.Timer(600, server.shutdown).start()
+server.serve_forever()
+"""
+
+# How many processes are seen here, and which of the arguments stand in their command lines.
+PROCESSES = """
+import os, sys
+seen, marked = 0, []
+for entry in filter(str.isdigit, os.listdir("/proc")):
+    if int(entry) == os.getpid():
+        continue
+    try:
+        line = open(f"/proc/{entry}/cmdline", "rb").read()
+    except OSError:
+        continue
+    seen += 1
+    marked += [word for word in sys.argv[1:] if word.encode() in line]
+print(seen, *marked)
+"""
+
+# Touches page after page until something stops it; argv[1] in MiB.
+EAT_MEMORY = """
+import sys
+kept = []
+for _ in range(int(sys.argv[1])):
+    kept.append(bytearray(b"x" * (1 << 20)))
+print("ate it all")
+"""
+
+# Forks up to argv[1] children that do nothing, says how many there could be, and ends them.
+FORK_BOMB = """
+import os, signal, sys, time
+children = []
+try:
+    for _ in range(int(sys.argv[1])):
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(60)
+            signal.pause()
+            os._exit(0)
+        children.append(pid)
+except OSError:
+    pass
+print(len(children), flush=True)
+for pid in children:
+    os.kill(pid, signal.SIGKILL)
+for pid in children:
+    os.waitpid(pid, 0)
+"""
+
+# Writes argv[2] MiB that cannot be compressed into a file, then removes it; says how far it came.
+FILL_DISK = """
+import os, sys
+written, block = 0, os.urandom(1 << 20)
+try:
+    with open(sys.argv[1], "wb") as file:
+        for _ in range(int(sys.argv[2])):
+            file.write(os.urandom(64) + block[64:])
+            file.flush()
+            if written % 16 == 0:
+                os.fsync(file.fileno())
+            written += 1
+        os.fsync(file.fileno())
+except OSError as error:
+    print("stopped:", error.strerror, file=sys.stderr)
+finally:
+    try:
+        os.unlink(sys.argv[1])
+    except OSError:
+        pass
+print(written)
+"""
+
+# Burns processor time with argv[1] processes for argv[2] seconds; says how much they got together.
+BURN = """
+import os, sys, time
+children = []
+for _ in range(int(sys.argv[1])):
+    pid = os.fork()
+    if pid == 0:
+        end = time.monotonic() + float(sys.argv[2])
+        while time.monotonic() < end:
+            pass
+        os._exit(0)
+    children.append(pid)
+for pid in children:
+    os.waitpid(pid, 0)
+times = os.times()
+print(times.children_user + times.children_system)
+"""
+
+# What an intruder would try on the process that started it and on that one's parents.
+ATTACK_GUEST = """
+import os
+def parent(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return int(file.read().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+pid = os.getppid()
+while pid > 0:
+    try:
+        os.kill(pid, 0)
+        print("may signal", pid)
+    except OSError:
+        pass
+    for name in ("environ", "mem"):
+        try:
+            with open(f"/proc/{pid}/{name}", "rb"):
+                print("may read", name, "of", pid)
+        except OSError:
+            pass
+    pid = parent(pid) if pid != 1 else 0
+"""
+
+# Sets the clock to what it already says, so that a host without a fence is not harmed.
+SET_CLOCK = """
+import time
+try:
+    time.clock_settime_ns(time.CLOCK_REALTIME, time.clock_gettime_ns(time.CLOCK_REALTIME))
+    print("did")
+except OSError as error:
+    print(error.strerror)
+"""
+
+# Mounts a file system on a directory of its own and takes it away again.
+MOUNT = """
+import ctypes, os, tempfile
+libc = ctypes.CDLL(None, use_errno=True)
+place = tempfile.mkdtemp().encode()
+if libc.mount(b"none", place, b"tmpfs", 0, None) == 0:
+    print("did")
+    libc.umount2(place, 2)
+else:
+    print(os.strerror(ctypes.get_errno()))
+os.rmdir(place)
+"""

@@ -1,0 +1,98 @@
+"""Composition root: the only module that knows adapters and interfaces together."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+from paddock import telemetry
+from paddock.interfaces.cli import toolbox as cli
+from paddock.interfaces.cli.toolbox import Opened, Progress, Report, Section, Toolbox, Verdict
+from paddock.ports.provider import Finding, Provider
+from paddock.settings import Settings, load
+from paddock.wiring import providers
+from paddock.wiring.providers import AUTO, Look, Opener
+
+
+def toolbox(config: Path | None, log_level: str | None) -> Toolbox:
+    """What the command line is given, made from the settings of this process."""
+    settings = load(config)
+    telemetry.set_up(log_level or settings.log.level)
+    return Toolbox(
+        open=partial(_open, settings),
+        inspect=partial(_inspect, settings),
+        conform=partial(_conform, settings),
+    )
+
+
+@asynccontextmanager
+async def _open(settings: Settings, wish: str, progress: Progress) -> AsyncIterator[Opened]:
+    name = await providers.choose(wish or settings.provider, providers.looks(settings))
+    async with Opener(settings, progress) as opener:
+        bare = await opener.open(name)
+        provider = providers.layered(bare)
+        try:
+            yield Opened(
+                provider,
+                prepare=partial(opener.prepare, bare),
+                templates=providers.templates(bare),
+            )
+        finally:
+            await provider.aclose()
+
+
+async def _inspect(settings: Settings, wish: str) -> Report:
+    """Every provider is looked at; the one that would be used must lack nothing."""
+    wish = wish or settings.provider
+    looks: dict[str, Look] = providers.looks(settings)
+    if wish not in (AUTO, *looks):
+        looks[wish] = _unseen
+    found = {name: await look() for name, look in looks.items()}
+    working = [name for name, findings in found.items() if not providers.lacking(findings)]
+    chosen = wish if wish != AUTO else next(iter(working), "")
+    if chosen in working:
+        found[chosen] = await providers.health(chosen, settings, found[chosen])
+    lacks = {name: providers.lacking(found[name]) for name in found if wish in (AUTO, name)}
+    sections = tuple(Section(name, tuple(found[name]), name == chosen) for name in found)
+    return Report(sections, advice=providers.ways_out(lacks))
+
+
+async def _unseen() -> tuple[Finding, ...]:
+    """A provider that says all there is to say once it is open."""
+    return ()
+
+
+async def _conform(
+    settings: Settings,
+    wish: str,
+    terms: cli.Terms,
+    hear: Callable[[Verdict], None],
+    progress: Progress,
+) -> None:
+    from paddock.testing.conformance import CHECKS, Outcome, Terms, run_conformance
+
+    name = await providers.choose(wish, providers.looks(settings))
+
+    def report(outcome: Outcome) -> None:
+        hear(
+            Verdict(
+                name=outcome.name,
+                says=outcome.says,
+                seconds=outcome.seconds,
+                total=len(CHECKS),
+                refused=outcome.refused,
+                fault="" if outcome.passed else outcome.problem or "failed",
+            )
+        )
+
+    async with Opener(settings, progress) as opener:
+        bare = await opener.open(name)
+        try:
+            await opener.prepare(bare, terms.template)
+        finally:
+            await bare.aclose()
+
+        async def fresh() -> Provider:
+            return providers.layered(await opener.open(name))
+
+        await run_conformance(fresh, Terms(terms.template, image=terms.image), report)

@@ -1,0 +1,155 @@
+"""Which provider is used, and how each is opened with what it needs."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from typing import Any, Self
+
+from paddock import telemetry
+from paddock.adapters.providers import registry
+from paddock.adapters.providers.layers import standard_layers
+from paddock.domain.errors import NotFound, PaddockError, Unavailable
+from paddock.interfaces.cli.toolbox import Progress, Templates
+from paddock.ports.clock import SystemClock
+from paddock.ports.provider import Finding, Provider, Status
+from paddock.settings import Settings
+
+AUTO = "auto"
+REGISTERED: Mapping[str, str] = {
+    "local": "paddock.adapters.providers.local.provider:LocalProvider",
+    "docker": "paddock.adapters.providers.docker.provider:DockerProvider",
+    **registry.PROVIDERS,
+}
+Look = Callable[[], Awaitable[Sequence[Finding]]]
+
+
+def looks(settings: Settings) -> dict[str, Look]:
+    """How each provider that may be taken by itself is looked at, best first."""
+
+    async def local() -> Sequence[Finding]:
+        from paddock.adapters.providers.local import checks
+
+        return await asyncio.to_thread(checks.inspect, settings.local)
+
+    async def docker() -> Sequence[Finding]:
+        from paddock.adapters.providers.docker import checks
+
+        return (await checks.check(settings.docker)).findings
+
+    return {"local": local, "docker": docker}
+
+
+async def choose(wish: str, looks: Mapping[str, Look]) -> str:
+    """The provider that was asked for or, for auto, the first that lacks nothing."""
+    if wish != AUTO:
+        return wish
+    lacks: dict[str, list[Finding]] = {}
+    for name, look in looks.items():
+        lacks[name] = lacking(await look())
+        if not lacks[name]:
+            return name
+    raise Unavailable(nowhere(lacks), remediation=ways_out(lacks))
+
+
+def lacking(findings: Iterable[Finding]) -> list[Finding]:
+    return [each for each in findings if each.status is Status.MISSING]
+
+
+def nowhere(lacks: Mapping[str, Sequence[Finding]]) -> str:
+    parts = (
+        f"{name}: {', '.join(f'{each.name} ({each.found})' for each in missing)}"
+        for name, missing in lacks.items()
+    )
+    return f"no provider works here: {'; '.join(parts)}"
+
+
+def ways_out(lacks: Mapping[str, Sequence[Finding]]) -> str:
+    """For each provider, what would make it usable."""
+    ways = {
+        name: "; ".join(each.fix for each in missing if each.fix) for name, missing in lacks.items()
+    }
+    if len(ways) == 1:
+        return next(iter(ways.values()))
+    return "one of these is enough:" + "".join(f"\n    {name}: {way}" for name, way in ways.items())
+
+
+def layered(bare: Provider) -> Provider:
+    return standard_layers(bare, clock=SystemClock(), observer=telemetry.observe_call)
+
+
+class Opener:
+    """Opens providers; what they share in this process is closed with it."""
+
+    def __init__(self, settings: Settings, progress: Progress) -> None:
+        self._settings = settings
+        self._progress = progress
+        self._shared = AsyncExitStack()
+        self._source: Callable[[str], Awaitable[Any]] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._shared.aclose()
+
+    async def open(self, name: str) -> Provider:
+        """Without any layer. NotFound, with the names there are, for one that nobody registered."""
+        kind: Any = registry.load(name, REGISTERED)
+        match name:
+            case "local":
+                opening = kind.open(self._local, progress=self._progress)
+            case "docker":
+                opening = kind.open(self._settings.docker, await self._images())
+            case _:
+                opening = kind.open(getattr(self._settings, name, None))
+        opened: Provider = await opening
+        return opened
+
+    @property
+    def _local(self) -> Any:
+        """Nothing is kept warm: this process will be gone before anybody could claim it."""
+        return replace(self._settings.local, warm={})
+
+    async def prepare(self, bare: Provider, template: str) -> None:
+        """Building a template takes minutes, more than create() is given; so it is done before."""
+        from paddock.adapters.providers.local.provider import LocalProvider
+
+        if isinstance(bare, LocalProvider):
+            await bare.keep_warm(template, 0)
+        elif self._source is not None:
+            # What the store does not know may be an image that the engine does.
+            with suppress(NotFound):
+                await self._source(template)
+
+    async def _images(self) -> Any:
+        """Where an engine's images of our templates come from: the local store, which is root's."""
+        from paddock.wiring import images
+
+        if self._source is None:
+            self._source = images.for_unprivileged
+            if os.geteuid() == 0:
+                store = images.from_store(self._local, self._progress)
+                self._source = await self._shared.enter_async_context(store)
+        return self._source
+
+
+def templates(bare: Provider) -> Templates | None:
+    from paddock.adapters.providers.local.provider import LocalProvider
+
+    return bare.templates if isinstance(bare, LocalProvider) else None
+
+
+async def health(name: str, settings: Settings, findings: Sequence[Finding]) -> Sequence[Finding]:
+    """What the provider finds once it is open; when it does not open, why, after what was seen."""
+    async with Opener(settings, lambda _text, _fraction: None) as opener:
+        try:
+            provider = await opener.open(name)
+        except PaddockError as error:
+            fault = Finding("opening", Status.MISSING, error.message, error.remediation)
+            return (*findings, fault)
+        try:
+            return (await provider.check()).findings or findings
+        finally:
+            await provider.aclose()

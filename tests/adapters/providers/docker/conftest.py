@@ -1,0 +1,131 @@
+"""Installations of the Docker provider for tests, on one engine for all parallel workers."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddock.adapters.providers.docker.address import EngineAddress
+from paddock.adapters.providers.docker.config import DockerConfig
+from paddock.adapters.providers.docker.engine import Engine
+from paddock.adapters.providers.docker.images import Images, ImageSource, TemplateImage
+from paddock.adapters.providers.docker.names import Names
+from paddock.adapters.providers.docker.provider import DockerProvider
+from paddock.adapters.providers.docker.records import Defaults
+from paddock.domain.errors import NotFound
+from paddock.domain.ids import new_ulid
+from tests.adapters.providers.docker import leftovers
+from tests.adapters.providers.local import tiny
+from tests.docker_engine import CannotStart, start_engine, stop_engine
+
+BASE, TINY = "base", "tiny"
+ROOTS = {BASE: "PADDOCK_TEST_ROOTFS", TINY: "PADDOCK_TEST_TINY"}
+"""Templates by name, and the variables that say where their files are; a program started by a test
+finds them there as well."""
+
+
+async def source(template: str) -> TemplateImage:
+    """What the store of templates is to the provider, from the directories of this test run."""
+    root = os.environ.get(ROOTS.get(template, ""), "")
+    if not root:
+        raise NotFound(f"there is no template {template!r} in the tests")
+
+    @asynccontextmanager
+    async def files() -> AsyncIterator[Path]:
+        yield Path(root)
+
+    return TemplateImage(Defaults(template, {"TEMPLATE": template}), f"test-{template}", files)
+
+
+@dataclass
+class Installation:
+    """One of many on the same engine, with a name and a directory of its own."""
+
+    host: str
+    run_root: Path
+    name: str = field(default_factory=lambda: f"test-{new_ulid()}")
+
+    def config(self, **changes: Any) -> DockerConfig:
+        given = {"host": self.host, "run_root": self.run_root, "installation": self.name}
+        return DockerConfig(**(given | changes))
+
+    @asynccontextmanager
+    async def opened(
+        self, *, on_step: Callable[[str], None] = lambda _: None, **changes: Any
+    ) -> AsyncIterator[DockerProvider]:
+        provider = await DockerProvider.open(self.config(**changes), source, on_step=on_step)
+        try:
+            yield provider
+        finally:
+            await provider.aclose()
+
+    async def empty(self) -> None:
+        async with self.opened() as provider:
+            async for seen in provider.find({}):
+                await provider.destroy(seen.ref)
+            async for snapshot in provider.snapshots():
+                await provider.delete_snapshot(snapshot.ref)
+
+    async def left(self) -> dict[str, list[str]]:
+        return await leftovers.look(self.host, self.name, self.run_root)
+
+
+@pytest.fixture(scope="session")
+def engine_host(share: Any, need: Any) -> Iterator[str]:
+    """Where a real engine listens."""
+    try:
+        with share("docker-engine", start_engine, stop_engine) as value:
+            yield value["host"]
+    except CannotStart as error:
+        need("docker", str(error))
+
+
+@pytest.fixture(scope="session")
+def tiny_root(engine_host: str, share: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root file system of one program, without Python; imported once for all workers."""
+    root = tiny.build(tmp_path_factory.mktemp("tiny") / "root")
+    os.environ[ROOTS[TINY]] = str(root)
+    return root
+
+
+@pytest.fixture(scope="session")
+def base_image(engine_host: str, share: Any, need: Any) -> Iterator[str]:
+    """The template `base` on the engine, with Python; imported once for all workers."""
+    if not os.environ.get(ROOTS[BASE]):
+        need("a root file system with Python", f"set {ROOTS[BASE]} to a directory that holds one")
+    with share("docker-base", lambda: _import(engine_host, BASE, source), lambda _: None) as name:
+        yield name
+
+
+def _import(host: str, template: str, found: ImageSource) -> str:
+    async def work() -> str:
+        async with Engine(EngineAddress.parse(host)) as engine:
+            return (await Images(engine, Names("tests"), found).template(template)).image
+
+    return asyncio.run(work())
+
+
+@pytest.fixture(scope="session")
+def short_directory() -> Iterator[Path]:
+    """For sockets, whose paths may have no more than 107 characters."""
+    directory = Path(tempfile.mkdtemp(prefix="pdk-", dir="/tmp"))
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+async def installation(
+    engine_host: str, tiny_root: Path, short_directory: Path
+) -> AsyncIterator[Installation]:
+    """With the template `tiny`; nothing of it may be left when it is emptied."""
+    made = Installation(engine_host, short_directory)
+    yield made
+    await made.empty()
+    assert await made.left() == {}

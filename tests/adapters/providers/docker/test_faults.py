@@ -1,0 +1,180 @@
+"""A control process that is killed at any moment leaves nothing half made and loses nothing."""
+
+import asyncio
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from paddock.adapters.providers.docker.provider import DockerProvider
+from paddock.domain.errors import PaddockError
+from paddock.domain.sandbox import SandboxState
+from paddock.guest_client import Guest
+from paddock.ports.provider import Observation, SandboxSpec
+from tests.adapters.providers.docker.conftest import BASE, TINY, Installation
+
+pytestmark = [pytest.mark.proves("L7", "L11"), pytest.mark.timeout(300)]
+
+REPOSITORY = Path(__file__).parents[4]
+WORK = "/home/user/work.txt"
+LATE_S = 15.0
+"""How long an engine may take to finish what it was asked by a process that is dead."""
+
+
+async def start(installation: Installation, guest: str, operation: str, step: int):
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.adapters.providers.docker.faulty"),
+        *(installation.host, str(installation.run_root), installation.name),
+        *(guest, operation, str(step)),
+        cwd=REPOSITORY,
+        env=dict(os.environ),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def die_during(
+    installation: Installation, guest: str, operation: str, step: int
+) -> tuple[bool, str]:
+    """Whether the process was killed, and after which step."""
+    process = await start(installation, guest, operation, step)
+    output, errors = await process.communicate()
+    assert process.returncode in (0, -signal.SIGKILL), errors.decode()
+    steps = output.decode().split()
+    return process.returncode != 0, steps[-1] if steps else "nothing"
+
+
+async def make_source(provider: DockerProvider, template: str) -> Observation:
+    source = await provider.create("source", SandboxSpec(template=template))
+    if source.state is SandboxState.STOPPED:
+        source = await provider.start(source.ref)
+    async with Guest(await provider.guest(source.ref)) as guest:
+        await guest.files.write(WORK, b"precious")
+    return source
+
+
+async def assert_whole(provider: DockerProvider, when: str) -> None:
+    """Every sandbox that is listed can be used, and has its work."""
+    async for seen in provider.find({}):
+        if seen.state is SandboxState.STOPPED:
+            seen = await provider.start(seen.ref)
+        assert seen.state is SandboxState.RUNNING, when
+        async with Guest(await provider.guest(seen.ref)) as guest:
+            result = await guest.exec(["cat", WORK], timeout=20)
+            assert seen.key == "victim" or result.stdout == b"precious", when
+
+
+async def remove_results(provider: DockerProvider) -> None:
+    async for seen in provider.find({}):
+        if seen.key == "victim":
+            await provider.destroy(seen.ref)
+    async for snapshot in provider.snapshots():
+        await provider.delete_snapshot(snapshot.ref)
+
+
+CASES = [
+    *(("joined", operation) for operation in ("create", "snapshot", "fork", "destroy", "stop")),
+    ("joined", "start"),
+    ("packed", "create"),
+    ("packed", "fork"),
+]
+
+
+@pytest.mark.parametrize(("guest", "operation"), CASES)
+async def test_dying_after_any_step_leaves_nothing_half_made(
+    installation: Installation, request: pytest.FixtureRequest, guest: str, operation: str
+) -> None:
+    template = TINY
+    if guest == "packed":
+        request.getfixturevalue("base_image")
+        template = BASE
+    for step in range(40):
+        async with installation.opened(guest=guest) as provider:
+            source = await make_source(provider, template)
+            if operation == "start":
+                await provider.stop(source.ref)
+        clean = await installation.left()
+        killed, name = await die_during(installation, guest, operation, step)
+        async with installation.opened(guest=guest) as provider:
+            await assert_whole(provider, f"killed after {name}")
+            await remove_results(provider)
+            if operation == "destroy":
+                await make_source(provider, template)
+        found = await installation.left()
+        assert _kinds(found) == _kinds(clean) - {"volumes"}, f"killed after {name}"
+        if not killed:
+            break
+    else:
+        pytest.fail("the operation never ended")
+    assert step >= 2, "the operation has steps to be killed at"
+
+
+def _kinds(found: dict[str, list[str]]) -> set[str]:
+    """What there is and how many of each; locks of removed sandboxes are not worth a look."""
+    return {f"{kind} {len(names)}" for kind, names in found.items() if kind != "locks"} - {
+        "volumes 1"
+    } | ({"volumes"} if "volumes" in found else set())
+
+
+async def test_dying_at_random_moments_leaves_nothing_once_the_engine_has_settled(
+    installation: Installation,
+) -> None:
+    async with installation.opened(guest="joined") as provider:
+        await make_source(provider, TINY)
+    moments = random.Random(7)
+    for number in range(9):
+        operation = ("create", "fork", "snapshot")[number % 3]
+        process = await start(installation, "joined", operation, 1000)
+        await asyncio.sleep(moments.uniform(0.4, 1.2))
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+        await _settles(installation, f"{operation} number {number}")
+
+
+async def _settles(installation: Installation, when: str) -> None:
+    until = time.monotonic() + LATE_S
+    while True:
+        try:
+            async with installation.opened(guest="joined") as provider:
+                await assert_whole(provider, when)
+                await remove_results(provider)
+            found = await installation.left()
+            assert len(found["containers"]) == 1, when
+            assert "images" not in found, when
+            assert "volumes" not in found, when
+            return
+        except (AssertionError, PaddockError):
+            if time.monotonic() > until:
+                raise
+            await asyncio.sleep(0.5)
+
+
+async def test_a_cancelled_creation_leaves_nothing(installation: Installation) -> None:
+    moments = random.Random(11)
+    async with installation.opened(guest="joined") as provider:
+        for number in range(8):
+            spec = SandboxSpec(template=TINY)
+            task = asyncio.create_task(provider.create(f"cancelled-{number}", spec))
+            await asyncio.sleep(moments.uniform(0.0, 0.5))
+            task.cancel()
+            done, _ = await asyncio.wait([task])
+            if not done.pop().cancelled():
+                await provider.destroy(task.result().ref)
+        assert [seen async for seen in provider.find({})] == []
+    assert await installation.left() == {}
+
+
+async def test_a_failed_creation_leaves_nothing(installation: Installation) -> None:
+    def fail(step: str) -> None:
+        if step == "boot.guest":
+            raise PaddockError("as if something had gone wrong")
+
+    async with installation.opened(guest="joined", on_step=fail) as provider:
+        with pytest.raises(PaddockError, match="gone wrong"):
+            await provider.create("failed", SandboxSpec(template=TINY))
+    assert await installation.left() == {}

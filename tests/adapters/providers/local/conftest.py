@@ -1,0 +1,79 @@
+"""Installations of the local provider for tests, each with a pool of its own."""
+
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddock.adapters.providers.local.config import LocalConfig
+from paddock.adapters.providers.local.provider import LocalProvider
+from paddock.adapters.providers.local.storage import unmount_pool
+from paddock.domain.template import SourceKind, Template, TemplateSource
+from tests.adapters.providers.local import tiny, traces
+
+
+@dataclass
+class Installation:
+    """A data directory with the template `tiny`."""
+
+    data_dir: Path
+    pool_size_mib: int = 20480
+
+    def config(self, **changes: Any) -> LocalConfig:
+        return LocalConfig(data_dir=self.data_dir, pool_size_mib=self.pool_size_mib, **changes)
+
+    @asynccontextmanager
+    async def opened(self, **changes: Any) -> AsyncIterator[LocalProvider]:
+        provider = await LocalProvider.open(self.config(**changes))
+        try:
+            yield provider
+        finally:
+            await provider.aclose()
+
+    async def empty(self, provider: LocalProvider) -> None:
+        async for observation in provider.find({}):
+            await provider.destroy(observation.ref)
+        async for snapshot in provider.snapshots():
+            await provider.delete_snapshot(snapshot.ref)
+
+    def assert_no_traces(self) -> None:
+        left = traces.look(self.data_dir)
+        assert not left.sandboxes
+        assert not left.volumes
+        assert not left.snapshots
+        assert not left.cgroups
+        assert not left.processes
+        assert left.mounts <= {str(self.data_dir / "pool")}
+        assert not left.bundles
+        assert not left.sockets
+        assert not left.runtime_state
+        assert not left.keys
+        assert not left.links
+
+
+@pytest.fixture(scope="session")
+def tiny_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.build(tmp_path_factory.mktemp("tiny") / "root")
+
+
+@pytest.fixture
+async def installation(tiny_root: Path) -> AsyncIterator[Installation]:
+    # Not below pytest's own directory, which it tidies up while a pool may still be mounted there.
+    home = Path(tempfile.mkdtemp(prefix="paddock-test-", dir="/var/tmp"))
+    made = Installation(home / "data")
+    try:
+        async with made.opened() as provider:
+            provider.templates.add(
+                Template("tiny", TemplateSource(SourceKind.DIRECTORY, str(tiny_root)))
+            )
+        yield made
+        async with made.opened() as provider:
+            await made.empty(provider)
+    finally:
+        unmount_pool(made.data_dir)
+        shutil.rmtree(home)

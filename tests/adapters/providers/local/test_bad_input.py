@@ -1,0 +1,214 @@
+"""What cannot be done is refused with the thing's name and the way out, and nothing half made."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from paddock.adapters.providers.local import runtime
+from paddock.adapters.providers.local.provider import LocalProvider
+from paddock.domain.errors import (
+    Broken,
+    InvalidRequest,
+    LimitExceeded,
+    NotFound,
+    PaddockError,
+    Refused,
+    Unavailable,
+)
+from paddock.domain.sandbox import Resources
+from paddock.domain.template import SourceKind, Template, TemplateSource
+from paddock.guest_client import Guest
+from paddock.ports.provider import Ref, SandboxSpec
+from tests.adapters.providers.local.conftest import Installation
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.proves("L7")]
+
+
+async def test_an_unknown_template_is_named_with_those_that_exist(
+    installation: Installation,
+) -> None:
+    async with installation.opened() as provider:
+        with pytest.raises(NotFound) as caught:
+            await provider.create("k", SandboxSpec(template="no-such-template"))
+    assert "no-such-template" in caught.value.message
+    assert "tiny" in str(caught.value)
+    assert "base" in str(caught.value)
+    installation.assert_no_traces()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("cpus", 0), ("memory_mib", 0), ("disk_mib", 0), ("pids", 0), ("pids", -1)]
+)
+def test_a_limit_of_zero_is_refused_before_anything_is_made(name: str, value: int) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        Resources(**{name: value})
+    assert name in caught.value.message
+    assert "at least" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("cpus", 10_000.0), ("memory_mib", 1 << 30), ("disk_mib", 1 << 40)]
+)
+async def test_a_limit_beyond_the_host_is_refused_with_what_there_is(
+    installation: Installation, name: str, value: float
+) -> None:
+    async with installation.opened() as provider:
+        with pytest.raises(InvalidRequest) as caught:
+            await provider.create(
+                "k", SandboxSpec(template="tiny", resources=Resources(**{name: value}))
+            )
+    assert name in caught.value.message
+    assert "only" in caught.value.message
+    installation.assert_no_traces()
+
+
+async def test_a_template_whose_set_up_fails_leaves_nothing_and_can_be_tried_again(
+    installation: Installation, tiny_root: Path
+) -> None:
+    source = TemplateSource(SourceKind.DIRECTORY, str(tiny_root))
+    async with installation.opened() as provider:
+        provider.templates.add(
+            Template("flawed", source, setup=("touch /made", "echo on the way; exit 7"))
+        )
+        with pytest.raises(Refused) as caught:
+            await provider.create("k", SandboxSpec(template="flawed"))
+        assert "exit 7" in caught.value.message
+        assert "on the way" in str(caught.value)
+        installation.assert_no_traces()
+        provider.templates.add(Template("flawed", source, setup=("touch /made",)))
+        seen = await provider.create("k", SandboxSpec(template="flawed"))
+        async with Guest(await provider.guest(seen.ref)) as guest:
+            assert (await guest.exec(["ls", "/made"])).exit_code == 0
+        await provider.destroy(seen.ref)
+    installation.assert_no_traces()
+
+
+async def test_a_missing_runtime_says_how_to_get_it(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    runtime.installed.cache_clear()
+    real_which = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name, **_: None)
+    try:
+        with pytest.raises(Unavailable) as caught:
+            await LocalProvider.open(installation.config())
+    finally:
+        monkeypatch.setattr(shutil, "which", real_which)
+        runtime.installed.cache_clear()
+    assert "crun" in caught.value.remediation
+
+
+async def test_an_unknown_runtime_lists_the_known_ones(installation: Installation) -> None:
+    async with installation.opened() as provider:
+        with pytest.raises(InvalidRequest) as caught:
+            await provider.create("k", SandboxSpec(template="tiny", runtime="qemu"))
+    assert "crun, runc, runsc" in caught.value.remediation
+    installation.assert_no_traces()
+
+
+async def test_a_corrupt_record_is_named_and_harms_nobody_else(
+    installation: Installation,
+) -> None:
+    async with installation.opened() as provider:
+        good = await provider.create("good", SandboxSpec(template="tiny"))
+        bad = await provider.create("bad", SandboxSpec(template="tiny"))
+    record = installation.data_dir / "sandboxes" / bad.ref.id / "state.json"
+    original = record.read_bytes()
+    record.write_bytes(original[: len(original) // 2])
+
+    async with installation.opened() as provider:
+        assert [seen.key async for seen in provider.find({})] == ["good"]
+        async with Guest(await provider.guest(good.ref)) as guest:
+            assert (await guest.exec(["true"])).exit_code == 0
+        with pytest.raises(Broken) as caught:
+            await provider.observe(bad.ref)
+        assert str(record) in caught.value.message
+        assert caught.value.remediation
+
+    # Nothing of it was swept: with the record restored it is there again, running.
+    record.write_bytes(original)
+    async with installation.opened() as provider:
+        async with Guest(await provider.guest(bad.ref)) as guest:
+            assert (await guest.exec(["true"])).exit_code == 0
+
+
+@pytest.mark.parametrize("ref", ["../../etc", "", "x" * 5000, "sb\0x", "01m7gg/../.."])
+async def test_a_hostile_reference_is_just_not_found(installation: Installation, ref: str) -> None:
+    async with installation.opened() as provider:
+        with pytest.raises(NotFound):
+            await provider.observe(Ref("local", ref))
+        with pytest.raises(NotFound):
+            await provider.destroy(Ref("local", ref))
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Path]:
+    """A file system of its own with hardly any room."""
+    home = Path(tempfile.mkdtemp(prefix="paddock-full-", dir="/var/tmp"))
+    image, point = home / "disk.img", home / "disk"
+    point.mkdir()
+    image.touch()
+    os.truncate(image, 400 << 20)
+    subprocess.run(["mkfs.btrfs", "-q", "-m", "single", str(image)], check=True)
+    subprocess.run(["mount", "-o", "loop", str(image), str(point)], check=True)
+    try:
+        yield point
+    finally:
+        subprocess.run(["umount", str(point)], check=True)
+        shutil.rmtree(home)
+
+
+async def test_a_full_disk_is_said_and_leaves_nothing_half_made(
+    small_disk: Path, tiny_root: Path
+) -> None:
+    installation = Installation(small_disk / "data")
+    limits = Resources(disk_mib=64)
+    async with installation.opened() as provider:
+        provider.templates.add(
+            Template("tiny", TemplateSource(SourceKind.DIRECTORY, str(tiny_root)))
+        )
+        first = await provider.create("first", SandboxSpec(template="tiny", resources=limits))
+        filler = small_disk / "filler"
+        with pytest.raises(OSError, match="No space left"), filler.open("wb") as file:
+            while True:
+                file.write(os.urandom(1 << 20))
+                file.flush()
+                os.fsync(file.fileno())
+        failures = []
+        for number in range(20):
+            try:
+                await provider.create(f"n{number}", SandboxSpec(template="tiny", resources=limits))
+            except PaddockError as error:
+                failures.append(error)
+        filler.unlink()
+        for failure in failures:
+            assert isinstance(failure, LimitExceeded | Broken), failure
+            assert "space" in str(failure).lower() or "full" in str(failure).lower(), failure
+        async with Guest(await provider.guest(first.ref)) as guest:
+            assert (await guest.exec(["true"])).exit_code == 0
+        await installation.empty(provider)
+    installation.assert_no_traces()
+
+
+async def test_without_root_the_error_says_what_to_do_instead() -> None:
+    program = (
+        "import asyncio\n"
+        "from paddock.adapters.providers.local.config import LocalConfig\n"
+        "from paddock.adapters.providers.local.provider import LocalProvider\n"
+        "from paddock.domain.errors import Unavailable\n"
+        "import os; os.setresuid(65534, 65534, 65534)\n"
+        "try: asyncio.run(LocalProvider.open(LocalConfig()))\n"
+        "except Unavailable as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert "needs root" in done.stdout
+    assert "docker" in done.stdout

@@ -1,0 +1,134 @@
+"""A control process that is killed between any two steps leaves nothing and loses nothing."""
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paddock.adapters.providers.local.provider import LocalProvider
+from paddock.domain.sandbox import SandboxState
+from paddock.guest_client import Guest
+from paddock.ports.provider import Observation, SandboxSpec
+from tests.adapters.providers.local.conftest import Installation
+from tests.adapters.providers.local.traces import look
+
+pytestmark = [pytest.mark.proves("L7", "L11"), pytest.mark.timeout(300)]
+
+REPOSITORY = Path(__file__).parents[4]
+OPERATIONS = ("create", "snapshot", "fork", "destroy", "stop", "delete-snapshot")
+
+
+async def die_during(data_dir: Path, operation: str, step: int) -> tuple[bool, str]:
+    """Whether the process was killed, and after which step."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.adapters.providers.local.faulty"),
+        *(str(data_dir), operation, str(step)),
+        cwd=REPOSITORY,
+        env={**os.environ, "PADDOCK_TEST_TEMPLATE": "tiny"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await process.communicate()
+    assert process.returncode in (0, -signal.SIGKILL), errors.decode()
+    steps = output.decode().split()
+    return process.returncode != 0, steps[-1] if steps else "nothing"
+
+
+async def make_source(provider: LocalProvider) -> Observation:
+    source = await provider.create(
+        "source", SandboxSpec(template="tiny", labels={"role": "source"})
+    )
+    if source.state is not SandboxState.RUNNING:
+        source = await provider.start(source.ref)
+    async with Guest(await provider.guest(source.ref)) as guest:
+        await guest.files.write("/home/user/work.txt", b"precious")
+    return source
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+async def test_dying_after_any_step_leaves_nothing_half_made(
+    installation: Installation, operation: str
+) -> None:
+    async with installation.opened() as provider:
+        source = await make_source(provider)
+        if operation == "delete-snapshot":
+            await provider.snapshot(source.ref, "kept")
+    clean = look(installation.data_dir)
+
+    for step in range(100):
+        killed, name = await die_during(installation.data_dir, operation, step)
+        async with installation.opened() as provider:
+            await assert_whole(provider, operation, f"killed after {name}")
+            await remove_results(provider, operation)
+            source = await make_source(provider)
+            if operation == "delete-snapshot":
+                await provider.snapshot(source.ref, "kept")
+        if operation not in ("destroy", "stop", "delete-snapshot"):
+            assert look(installation.data_dir) == replace(
+                clean, processes=look(installation.data_dir).processes
+            ), f"killed after {name}"
+        if not killed:
+            break
+    else:
+        pytest.fail("the operation never ended")
+    assert step >= 2, "the operation has steps to be killed at"
+    async with installation.opened() as provider:
+        await installation.empty(provider)
+    installation.assert_no_traces()
+
+
+async def assert_whole(provider: LocalProvider, operation: str, when: str) -> None:
+    """Every sandbox that is listed is usable, and the source still has its work."""
+    seen = [observation async for observation in provider.find({})]
+    for observation in seen:
+        assert observation.state in (SandboxState.RUNNING, SandboxState.STOPPED), when
+        if observation.state is SandboxState.STOPPED:
+            assert operation == "stop", when
+            continue
+        async with Guest(await provider.guest(observation.ref)) as guest:
+            result = await guest.exec(["cat", "/home/user/work.txt"], timeout=10)
+            if observation.key != "victim" or operation == "fork":
+                assert result.stdout == b"precious", when
+    if operation not in ("destroy",):
+        assert any(observation.key == "source" for observation in seen), when
+
+
+async def remove_results(provider: LocalProvider, operation: str) -> None:
+    async for observation in provider.find({}):
+        if observation.key == "victim":
+            await provider.destroy(observation.ref)
+    if operation != "delete-snapshot":
+        async for snapshot in provider.snapshots():
+            await provider.delete_snapshot(snapshot.ref)
+
+
+async def test_dying_at_random_moments_leaves_nothing(installation: Installation) -> None:
+    async with installation.opened() as provider:
+        await make_source(provider)
+    clean = look(installation.data_dir)
+    moments = random.Random(7)
+    for number in range(12):
+        operation = ("create", "fork", "snapshot")[number % 3]
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.adapters.providers.local.faulty"),
+            *(str(installation.data_dir), operation, "1000"),
+            cwd=REPOSITORY,
+            env={**os.environ, "PADDOCK_TEST_TEMPLATE": "tiny"},
+            stdout=asyncio.subprocess.DEVNULL,
+        )
+        await asyncio.sleep(moments.uniform(0.3, 0.9))
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        async with installation.opened() as provider:
+            await assert_whole(provider, operation, f"{operation} number {number}")
+            await remove_results(provider, operation)
+        assert look(installation.data_dir) == clean
+    async with installation.opened() as provider:
+        await installation.empty(provider)
+    installation.assert_no_traces()

@@ -1,0 +1,148 @@
+"""The joined guest: confined like everything else in the sandbox, and on its own."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from paddock.adapters.providers.host.cgroups import host_hierarchies
+from paddock.adapters.providers.local.provider import LocalProvider
+from paddock.guest_client import Guest
+from paddock.ports.provider import Ref, SandboxSpec
+from tests.adapters.providers.local.conftest import Installation
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.proves("P5")]
+
+
+def pids(provider: LocalProvider, ref: Ref) -> tuple[int, int]:
+    record = provider._life.records.read(ref.id)
+    assert record is not None
+    assert record.machine is not None
+    return record.machine.init.pid, record.machine.guest.pid
+
+
+def status(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+
+
+async def test_the_guest_is_confined_like_the_sandboxs_first_process(
+    installation: Installation,
+) -> None:
+    async with installation.opened() as provider:
+        seen = await provider.create("k", SandboxSpec(template="tiny"))
+        init, guest = pids(provider, seen.ref)
+        for namespace in ("mnt", "pid", "net", "ipc", "uts", "user", "cgroup"):
+            ours = os.readlink(f"/proc/self/ns/{namespace}")
+            inside = os.readlink(f"/proc/{init}/ns/{namespace}")
+            assert os.readlink(f"/proc/{guest}/ns/{namespace}") == inside
+            assert inside != ours, namespace
+        of_init, of_guest = status(init), status(guest)
+        for field in (
+            "CapEff",
+            "CapPrm",
+            "CapBnd",
+            "CapInh",
+            "Uid",
+            "Gid",
+            "NoNewPrivs",
+            "Seccomp",
+        ):
+            assert of_guest[field] == of_init[field], field
+        assert of_guest["Seccomp"] == "2"
+        assert of_guest["Uid"].split()[0] == "100000"
+        groups = {
+            line.split(":")[1]: line.split(":")[2]
+            for line in Path(f"/proc/{guest}/cgroup").read_text().splitlines()
+        }
+        for names, _ in host_hierarchies().v1:
+            joined = groups.get(",".join(sorted(names)), groups.get(next(iter(names)), ""))
+            assert seen.ref.id in joined, names
+
+
+async def test_the_guest_holds_no_descriptor_of_the_hosts(installation: Installation) -> None:
+    async with installation.opened() as provider:
+        seen = await provider.create("k", SandboxSpec(template="tiny"))
+        _, guest = pids(provider, seen.ref)
+        for name in os.listdir(f"/proc/{guest}/fd"):
+            target = os.readlink(f"/proc/{guest}/fd/{name}")
+            kind, _, _ = target.partition(":")
+            harmless = kind in ("socket", "anon_inode", "pipe") or target in (
+                "/dev/null",
+                f"/proc/{guest}/oom_score_adj",
+                "/proc/3/oom_score_adj",
+            )
+            own_group = "/sys/fs/cgroup" in target or "memory." in target or "cpu" in target
+            own_group = own_group or "pids.current" in target
+            assert harmless or own_group or target.startswith("/run/paddock"), target
+            if own_group:
+                flags = Path(f"/proc/{guest}/fdinfo/{name}").read_text()
+                assert int(flags.split("flags:")[1].split()[0], 8) & 3 == os.O_RDONLY
+                assert not os.path.isdir(f"/proc/{guest}/fd/{name}")
+
+
+async def test_the_guest_shows_nothing_of_the_host_in_its_name(installation: Installation) -> None:
+    async with installation.opened() as provider:
+        seen = await provider.create("k", SandboxSpec(template="tiny"))
+        async with Guest(await provider.guest(seen.ref)) as guest:
+            listing = (await guest.exec(["ps"])).text
+        assert "paddock-guest" in listing
+        assert "python" not in listing
+        assert str(Path(__file__).parents[4]) not in listing
+
+
+async def test_the_guest_survives_the_launcher_and_the_control_plane(
+    installation: Installation,
+) -> None:
+    async with installation.opened() as provider:
+        seen = await provider.create("k", SandboxSpec(template="tiny"))
+        async with Guest(await provider.guest(seen.ref)) as guest:
+            await guest.exec(["sh", "-c", "while sleep 0.05; do echo x >> /tmp/ticks; done &"])
+        launcher = provider._parts.launch._process
+        assert launcher is not None
+        launcher.send_signal(signal.SIGKILL)
+        launcher.wait()
+        async with Guest(await provider.guest(seen.ref)) as guest:
+            assert (await guest.exec(["echo", "still here"])).stdout == b"still here\n"
+        # The next sandbox has a new launcher.
+        other = await provider.create("other", SandboxSpec(template="tiny"))
+        await provider.destroy(other.ref)
+    async with installation.opened() as provider:
+        assert (await provider.create("k", SandboxSpec(template="tiny"))).ref == seen.ref
+        async with Guest(await provider.guest(seen.ref)) as guest:
+            assert (await guest.exec(["sh", "-c", "wc -l < /tmp/ticks"])).exit_code == 0
+        await provider.destroy(seen.ref)
+    installation.assert_no_traces()
+
+
+async def test_sudo_works_in_a_user_namespace_and_not_when_hardened(
+    installation: Installation,
+) -> None:
+    async with installation.opened() as provider:
+        plain = await provider.create("plain", SandboxSpec(template="tiny"))
+        hardened = await provider.create("hardened", SandboxSpec(template="tiny", hardened=True))
+        for seen, expected in ((plain, "0"), (hardened, "1")):
+            async with Guest(await provider.guest(seen.ref)) as guest:
+                result = await guest.exec(["grep", "NoNewPrivs", "/proc/self/status"])
+                assert result.text.split()[1] == expected
+
+
+async def test_a_guest_that_was_killed_is_reported_and_the_disk_is_kept(
+    installation: Installation,
+) -> None:
+    async with installation.opened() as provider:
+        seen = await provider.create("k", SandboxSpec(template="tiny"))
+        async with Guest(await provider.guest(seen.ref)) as guest:
+            await guest.files.write("/home/user/kept", b"kept")
+        _, pid = pids(provider, seen.ref)
+        os.kill(pid, signal.SIGKILL)
+        while Path(f"/proc/{pid}").exists():
+            pass
+        after = await provider.observe(seen.ref)
+        assert after.state == "stopped"
+        assert after.reason == "crashed"
+        again = await provider.start(seen.ref)
+        assert again.state == "running"
+        async with Guest(await provider.guest(seen.ref)) as guest:
+            assert await guest.files.read("/home/user/kept") == b"kept"

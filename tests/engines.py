@@ -1,0 +1,28 @@
+"""Real providers for tests, with the template `base` built once for the whole machine."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from paddock.adapters.providers.local.config import LocalConfig
+from paddock.adapters.providers.local.provider import LocalProvider
+
+REPOSITORY = Path(__file__).parents[1]
+CACHE = Path(os.environ.get("PADDOCK_TEST_CACHE", REPOSITORY / "build" / "templates"))
+DATA = Path(os.environ.get("PADDOCK_TEST_DATA", REPOSITORY / "build" / "test-data"))
+
+
+def local_config(**changes: Any) -> LocalConfig:
+    """Of the installation that tests share; each worker is one of several control processes."""
+    return LocalConfig(data_dir=DATA, template_cache=CACHE, **changes)
+
+
+@asynccontextmanager
+async def open_local(**changes: Any) -> AsyncIterator[LocalProvider]:
+    provider = await LocalProvider.open(local_config(**changes))
+    try:
+        yield provider
+    finally:
+        await provider.aclose()

@@ -1,0 +1,92 @@
+"""Guests for the tests: one shared by all that leave it usable, and fresh ones for the others."""
+
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from paddock.guest_client import Guest
+from tests.conftest import Need
+from tests.guest.forms import GuestForm, PackedGuest
+from tests.guest.raw import Raw
+
+DEFAULT_ROOTFS = "/var/tmp/pddev/rootfs"
+FORMS = {"packed": PackedGuest}
+"""Each form that passes these tests is a guest. The joined one goes in here."""
+
+StartGuest = Callable[..., Awaitable[PackedGuest]]
+
+
+@pytest.fixture(scope="session")
+def rootfs(need: Need) -> Path:
+    path = Path(os.environ.get("PADDOCK_TEST_ROOTFS", DEFAULT_ROOTFS))
+    if not (path / "usr/bin/python3").exists():
+        need(
+            "a root file system with python3",
+            f"PADDOCK_TEST_ROOTFS names none, nor is one at {path}",
+        )
+    if os.geteuid() != 0:
+        need("root", "to make the namespaces that the guest runs in")
+    return path
+
+
+@pytest_asyncio.fixture(scope="session", params=sorted(FORMS))
+async def shared(request: pytest.FixtureRequest, rootfs: Path) -> AsyncIterator[GuestForm]:
+    """A guest that many tests use one after the other."""
+    async with FORMS[request.param](rootfs) as form:
+        yield form
+
+
+@pytest_asyncio.fixture
+async def guest(shared: GuestForm) -> AsyncIterator[Guest]:
+    async with Guest(shared.address) as client:
+        yield client
+
+
+@pytest_asyncio.fixture
+async def raw(shared: GuestForm) -> AsyncIterator[Raw]:
+    """The same guest, spoken to in plain HTTP."""
+    async with Raw(shared.address) as client:
+        yield client
+
+
+@pytest_asyncio.fixture(params=sorted(FORMS))
+async def start_guest(request: pytest.FixtureRequest, rootfs: Path) -> AsyncIterator[StartGuest]:
+    """Starts guests of one's own; all are gone when the test ends."""
+    async with AsyncExitStack() as stack:
+
+        async def start(**options: object) -> PackedGuest:
+            return await stack.enter_async_context(FORMS[request.param](rootfs, **options))
+
+        yield start
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def memory_cgroup(need: Need) -> Iterator[str]:
+    """A memory cgroup of 96 MiB, where the host has cgroup v1 for memory."""
+    path = Path(f"/sys/fs/cgroup/memory/paddock-test-{os.getpid()}")
+    try:
+        path.mkdir()
+        (path / "memory.limit_in_bytes").write_text(str(96 << 20))
+    except OSError as error:
+        need("a writable cgroup v1 memory controller", str(error))
+    yield str(path)
+    for _ in range(50):
+        try:
+            path.rmdir()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return

@@ -1,0 +1,158 @@
+"""Deadlines and kills: after them nothing of the command is left, whatever it tried."""
+
+import asyncio
+import time
+
+import pytest
+
+from paddock.domain.reason import Reason
+from paddock.guest_client import Guest
+from paddock.guest_client.commands import Ended, Output, Started
+from tests.guest.conftest import StartGuest
+
+pytestmark = pytest.mark.timeout(60)
+
+MARK = "tree-test-marker"
+# Forks twice, each time into a session of its own, and changes its name on the way.
+DAEMON = f"""
+import os, sys, time
+if os.fork(): os._exit(0)
+os.setsid()
+if os.fork(): os._exit(0)
+os.setsid()
+for fd in (0, 1, 2): os.close(fd)
+os.execvp("sleep", ["{MARK}", "987"])
+"""
+# Forks and exits for ever, so that it is never the process that was just seen.
+COMET = """
+import os, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while True:
+    if os.fork(): os._exit(0)
+    os.setsid()
+"""
+BOMB = """
+import os, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while True:
+    try: os.fork()
+    except OSError: pass
+"""
+
+
+async def _running(guest: Guest, pattern: str) -> list[str]:
+    result = await guest.exec(["pgrep", "-a", "-f", pattern], user="root")
+    return [line for line in result.text.splitlines() if "pgrep" not in line]
+
+
+@pytest.mark.proves("E3", "E4")
+async def test_at_the_deadline_the_code_is_124_and_the_output_so_far_is_kept(guest: Guest) -> None:
+    began = time.monotonic()
+    result = await guest.exec(["sh", "-c", "echo so far; sleep 300"], timeout=0.5)
+    assert (result.exit_code, result.reason) == (124, Reason.DEADLINE)
+    assert result.stdout == b"so far\n"
+    assert time.monotonic() - began < 4
+
+
+async def test_a_command_may_end_well_when_its_deadline_passes(guest: Guest) -> None:
+    script = "trap 'echo goodbye; exit 0' TERM; echo hello; while :; do sleep 0.05; done"
+    result = await guest.exec(["sh", "-c", script], timeout=0.5)
+    assert (result.exit_code, result.reason) == (124, Reason.DEADLINE)
+    assert result.stdout == b"hello\ngoodbye\n"
+
+
+@pytest.mark.proves("E3")
+async def test_a_command_that_ignores_sigterm_is_killed_after_five_seconds(guest: Guest) -> None:
+    began = time.monotonic()
+    result = await guest.exec(["sh", "-c", "trap '' TERM; while :; do sleep 1; done"], timeout=0.5)
+    assert (result.exit_code, result.reason) == (124, Reason.DEADLINE)
+    assert 5 < time.monotonic() - began < 9
+
+
+@pytest.mark.proves("E3")
+async def test_daemons_that_left_the_session_are_gone_after_the_deadline(guest: Guest) -> None:
+    script = f"for i in 1 2 3; do python3 -c '{DAEMON}'; done; sleep 300"
+    task = asyncio.create_task(guest.exec(["sh", "-c", script], timeout=2))
+    await asyncio.sleep(1.5)
+    assert len(await _running(guest, f"^{MARK}")) == 3
+    assert (await task).exit_code == 124
+    assert await _running(guest, MARK) == []
+
+
+@pytest.mark.proves("E3")
+async def test_daemons_are_gone_also_when_the_command_itself_ends_on_sigterm(guest: Guest) -> None:
+    script = f"trap 'exit 0' TERM; python3 -c '{DAEMON}'; while :; do sleep 0.05; done"
+    result = await guest.exec(["sh", "-c", script], timeout=1)
+    assert result.exit_code == 124
+    assert await _running(guest, MARK) == []
+
+
+async def test_a_daemon_started_in_answer_to_sigterm_is_gone_too(guest: Guest) -> None:
+    script = f"trap \"python3 -c '{DAEMON}'; exit 0\" TERM; while :; do sleep 0.05; done"
+    result = await guest.exec(["bash", "-c", script], timeout=0.5)
+    assert result.exit_code == 124
+    assert await _running(guest, MARK) == []
+
+
+async def test_the_daemons_of_other_commands_are_left_alone(guest: Guest) -> None:
+    await guest.exec(["python3", "-c", DAEMON.replace(MARK, "other-daemon")])
+    task = asyncio.create_task(
+        guest.exec(["sh", "-c", "trap '' TERM; sleep 300; sleep 300"], timeout=0.2)
+    )
+    await asyncio.sleep(1)
+    await guest.exec(["python3", "-c", DAEMON.replace(MARK, "late-daemon")])
+    assert (await task).exit_code == 124
+    assert len(await _running(guest, "other-daemon")) == 1
+    assert len(await _running(guest, "late-daemon")) == 1
+    await guest.exec(["pkill", "-f", "-daemon"])
+
+
+@pytest.mark.proves("E3")
+async def test_a_process_that_forks_away_for_ever_is_caught(guest: Guest) -> None:
+    script = f"python3 -c '{COMET}' & sleep 300"
+    result = await guest.exec(["bash", "-c", script], timeout=0.5)
+    assert result.exit_code == 124
+    for _ in range(20):
+        assert await _running(guest, "signal.SIG_IGN") == []
+
+
+@pytest.mark.proves("E3")
+async def test_a_fork_bomb_is_gone_after_its_deadline(start_guest: StartGuest) -> None:
+    form = await start_guest()
+    async with Guest(form.address) as guest:
+        script = f"ulimit -u 150; exec python3 -c '{BOMB}'"
+        task = asyncio.create_task(guest.exec(["bash", "-c", script], timeout=1, user="games"))
+        result = await task
+        assert result.exit_code == 124
+        left = await guest.exec(["sh", "-c", "ps -o pid= -u games | wc -l"], user="root")
+        assert left.text.strip() == "0"
+
+
+async def test_sigkill_by_pid_ends_the_whole_tree(guest: Guest) -> None:
+    script = f"python3 -c '{DAEMON}'; echo up; sleep 300; true"
+    events = []
+    async for event in guest.start(["sh", "-c", script]):
+        events.append(event)
+        if event == Output("stdout", b"up\n"):
+            assert isinstance(events[0], Started)
+            await guest.commands.kill(events[0].pid)
+    assert events[-1] == Ended(-1, False, "signal: killed")
+    assert await _running(guest, MARK) == []
+
+
+@pytest.mark.proves("E10")
+async def test_running_out_of_memory_is_137_with_the_reason(
+    start_guest: StartGuest, memory_cgroup: str
+) -> None:
+    form = await start_guest(cgroup=memory_cgroup)
+    async with Guest(form.address) as guest:
+        hog = "x = []\nwhile True: x.append(bytearray(1 << 20))"
+        result = await guest.exec(["python3", "-c", hog])
+        assert (result.exit_code, result.reason) == (137, Reason.OOM)
+        result = await guest.exec(["sh", "-c", f"python3 -c '{hog}'"])
+        assert (result.exit_code, result.reason) == (137, Reason.OOM)
+        result = await guest.exec(["sh", "-c", "kill -9 $$"])
+        assert (result.exit_code, result.reason) == (137, Reason.CRASHED)
+        usage = await guest.usage()
+        assert usage.memory_bytes is not None
+        assert usage.memory_limit_bytes == 96 << 20

@@ -1,0 +1,127 @@
+"""The real `paddock` as a program, on an installation of its own with a template called `tiny`."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddock.adapters.providers.local.layout import Layout
+from paddock.adapters.providers.local.records import Records
+from paddock.adapters.providers.local.storage import unmount_pool
+from paddock.domain.ids import new_ulid
+from tests.adapters.providers.local import tiny, traces
+
+PADDOCK = (sys.executable, "-m", "paddock")
+RUN_ROOT = Path("/run/paddock-cli-tests")
+
+
+def clean_environment(**changes: str) -> dict[str, str]:
+    """Ours without any setting of Paddock's, so that a test sees what it sets itself."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PADDOCK_")}
+    return {**kept, **changes}
+
+
+@dataclass
+class Cli:
+    """Calls the program. What it makes carries this object's label."""
+
+    data: Path
+    changes: dict[str, str] = field(default_factory=dict)
+    label: str = field(default_factory=lambda: f"test={new_ulid()}")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        own = {
+            "PADDOCK_LOCAL__DATA_DIR": str(self.data),
+            "PADDOCK_LOCAL__RUN_ROOT": str(RUN_ROOT),
+            "PADDOCK_LOCAL__POOL_SIZE_MIB": "20480",
+        }
+        return clean_environment(**{**own, **self.changes})
+
+    def __call__(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [*PADDOCK, *arguments],
+            env=self.environment,
+            input=stdin,
+            capture_output=True,
+            check=False,
+            timeout=240,
+        )
+
+    def run(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        """`paddock sandbox run` in a sandbox of `tiny`."""
+        return self(*self.run_arguments(*arguments), stdin=stdin)
+
+    def run_arguments(self, *arguments: str) -> list[str]:
+        return ["sandbox", "run", "--template", "tiny", "--label", self.label, *arguments]
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """In a session of its own, as a terminal's foreground job would be."""
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            [*PADDOCK, *arguments],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=pipe,
+            start_new_session=True,
+        )
+
+    def answer(self, *arguments: str) -> Any:
+        """The JSON of a command that has to succeed."""
+        done = self(*arguments, "-o", "json")
+        assert done.returncode == 0, done.stderr.decode()
+        return json.loads(done.stdout)
+
+    def left(self) -> list[str]:
+        """The sandboxes of this test that are still there, as their records on disk say."""
+        name, _, value = self.label.partition("=")
+        records = Records(Layout.of(self.data, RUN_ROOT)).all()
+        return [f"local/{each.ref}" for each in records if each.labels.get(name) == value]
+
+
+def _install() -> str:
+    data = Path(tempfile.mkdtemp(prefix="paddock-cli-"))
+    root = tiny.build(data / "root")
+    cli = Cli(data / "data")
+    for arguments in (("add", "tiny", "--from-dir", str(root)), ("build", "tiny")):
+        done = cli("template", *arguments)
+        assert done.returncode == 0, done.stderr.decode()
+    return str(data)
+
+
+def _uninstall(path: str) -> None:
+    data = Path(path) / "data"
+    left = traces.look(data, RUN_ROOT)
+    unmount_pool(data)
+    shutil.rmtree(path)
+    shutil.rmtree(Layout.of(data, RUN_ROOT).run)
+    assert not left.sandboxes, "sandboxes were left behind"
+    assert not left.processes, "processes were left behind"
+    assert not left.cgroups, "control groups were left behind"
+
+
+@pytest.fixture(scope="session")
+def installation(share, need) -> Iterator[Path]:
+    if os.geteuid() != 0:
+        need("root", "the local provider makes namespaces and mounts")
+    if not Path(tiny.BUSYBOX).exists():
+        need("busybox", "the template is made of it")
+    with share("cli", _install, _uninstall) as path:
+        yield Path(path) / "data"
+
+
+@pytest.fixture
+def cli(installation: Path) -> Iterator[Cli]:
+    made = Cli(installation)
+    yield made
+    for ref in made.left():
+        made("sandbox", "rm", ref)

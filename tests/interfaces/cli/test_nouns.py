@@ -1,0 +1,116 @@
+"""`paddock sandbox`, `snapshot` and `template`: thin commands, straight on the provider."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def kept(cli):
+    """The name of a sandbox that is there."""
+    assert cli.run("--keep", "--", "sh", "-c", "echo mine > file").returncode == 0
+    (ref,) = cli.left()
+    return ref
+
+
+@pytest.mark.proves("C1", "C4")
+def test_sandboxes_are_listed_by_label_in_both_forms(cli, kept):
+    table = cli("sandbox", "list", "--label", cli.label).stdout.decode().splitlines()
+    assert table[0].split() == ["SANDBOX", "STATE", "TEMPLATE", "AGE", "REASON"]
+    assert table[1].split()[:3] == [kept, "running", "tiny"]
+    assert len(table) == 2
+    (listed,) = cli.answer("sandbox", "list", "--label", cli.label)["sandboxes"]
+    assert (listed["ref"], listed["state"], listed["template"]) == (kept, "running", "tiny")
+    assert cli.answer("sandbox", "list", "--label", "test=other") == {"sandboxes": []}
+
+
+@pytest.mark.proves("L4", "C1")
+def test_a_sandbox_is_paused_resumed_stopped_and_started(cli, kept):
+    def state() -> str:
+        (seen,) = cli.answer("sandbox", "list", "--label", cli.label)["sandboxes"]
+        return seen["state"]
+
+    for verb, after in (("pause", "paused"), ("resume", "running"), ("stop", "stopped")):
+        done = cli("sandbox", verb, kept)
+        assert done.returncode == 0, done.stderr
+        assert state() == after
+    refused = cli("sandbox", "exec", kept, "--", "true")
+    assert refused.returncode == 1
+    assert b"is stopped; only a running one can be talked to" in refused.stderr
+    assert (
+        cli("sandbox", "start", kept.removeprefix("local/")).stdout == f"{kept} started\n".encode()
+    )
+    assert cli("sandbox", "exec", kept, "--", "cat", "file").stdout == b"mine\n"
+
+
+@pytest.mark.proves("E1", "C4")
+def test_exec_passes_streams_and_codes_on(cli, kept):
+    done = cli("sandbox", "exec", "-e", "A=b", kept, "sh", "-c", "cat; echo $A; exit 3", stdin=b"x")
+    assert (done.returncode, done.stdout) == (3, b"xb\n")
+    done = cli("sandbox", "exec", "--json", "--timeout", "1", kept, "--", "sleep", "60")
+    record = json.loads(done.stdout)
+    assert (done.returncode, record["exit_code"], record["reason"]) == (124, 124, "deadline")
+
+
+@pytest.mark.proves("N4", "C7")
+def test_a_fork_and_a_snapshot_have_what_was_on_the_disk(cli, kept):
+    fork = cli.answer("sandbox", "fork", kept)["ref"]
+    assert cli("sandbox", "exec", fork, "--", "cat", "file").stdout == b"mine\n"
+    taken = cli("sandbox", "snapshot", kept).stdout.decode().strip()
+    listed = [each["ref"] for each in cli.answer("snapshot", "list")["snapshots"]]
+    assert taken in listed
+    assert cli("snapshot", "rm", taken).stdout.decode() == f"{taken} removed\n"
+    again = cli("snapshot", "rm", taken)
+    assert again.returncode == 1
+    assert b"there is no snapshot" in again.stderr
+
+
+@pytest.mark.proves("L5", "L12")
+def test_what_is_not_there_is_an_error_unless_forced_and_the_rest_is_removed(cli, kept):
+    done = cli("sandbox", "rm", "01zzzzzzzzzzzzzzzzzzzzzzzz", kept)
+    assert done.returncode == 1
+    assert b"error: there is no sandbox 01zzz" in done.stderr
+    assert done.stdout.decode() == f"{kept} removed\n"
+    assert cli("sandbox", "rm", "--force", kept).returncode == 0
+
+
+def test_templates_are_added_listed_built_and_removed(cli, tmp_path):
+    (tmp_path / "bin").mkdir()
+    name = f"t{tmp_path.stat().st_ino}"
+    added = cli("template", "add", name, "--from-dir", str(tmp_path), "--setup", "true")
+    assert (added.returncode, added.stdout.decode()) == (0, f"{name} added\n")
+    found = {each["name"]: each for each in cli.answer("template", "list")["templates"]}
+    assert {"base", "tiny", name} <= set(found)
+    assert found[name]["source"]["reference"] == str(tmp_path)
+    assert found[name]["setup"] == ["true"]
+    assert cli("template", "rm", name).stdout.decode() == f"{name} removed\n"
+    again = cli("template", "rm", name)
+    assert again.returncode == 1
+    assert f"there is no template '{name}'".encode() in again.stderr
+
+
+def test_a_template_is_built_with_its_set_up_commands(cli):
+    root = str(cli.data.parent / "root")
+    name = f"setup-{cli.label.removeprefix('test=')[-8:]}"
+    assert (
+        cli("template", "add", name, "--from-dir", root, "--setup", "echo hi > /hi").returncode == 0
+    )
+    built = cli("template", "build", name)
+    assert built.returncode == 0, built.stderr
+    done = cli("sandbox", "run", "--template", name, "--label", cli.label, "--", "cat", "/hi")
+    assert done.stdout == b"hi\n"
+    cli("template", "rm", name)
+
+
+@pytest.mark.proves("L7")
+def test_a_set_up_that_fails_says_which_command_and_how(cli):
+    root = str(cli.data.parent / "root")
+    name = f"broken-{cli.label.removeprefix('test=')[-8:]}"
+    setup = "echo last words; exit 3"
+    assert cli("template", "add", name, "--from-dir", root, "--setup", setup).returncode == 0
+    done = cli("template", "build", name, "--json")
+    error = json.loads(done.stderr.splitlines()[-1])["error"]
+    assert (done.returncode, error["code"]) == (1, "provider_refused")
+    assert "ended with 3" in error["message"]
+    assert "last words" in error["remediation"]
+    cli("template", "rm", name)

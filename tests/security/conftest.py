@@ -1,0 +1,38 @@
+"""Providers with a fence, each opened for real."""
+
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from paddock.ports.provider import Provider
+from tests.engines import DATA, open_local
+
+
+@dataclass
+class Fenced:
+    """A provider under attack."""
+
+    provider: Provider
+    template: str = "base"
+    data_directories: list[Path] = field(default_factory=list)
+
+    def host_addresses(self) -> set[str]:
+        """Addresses of this host that a program inside might try."""
+        found = set()
+        for _, name in socket.if_nameindex():
+            if name == "eth0":
+                with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+                    probe.connect(("192.0.2.1", 9))
+                    found.add(probe.getsockname()[0])
+        return found
+
+
+@pytest.fixture(params=["local-crun", "local-runc"])
+async def fenced(request: pytest.FixtureRequest) -> AsyncIterator[Fenced]:
+    kind, _, runtime = request.param.partition("-")
+    assert kind == "local"
+    async with open_local(runtime=runtime) as provider:
+        yield Fenced(provider, data_directories=[DATA, Path("/var/lib/paddock")])

@@ -1,0 +1,47 @@
+"""No check without a proof that it can fail, on both of its branches."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from paddock.domain import errors
+from paddock.ports.provider import Provider
+from paddock.testing.broken import DEFECTS, Defect
+from paddock.testing.broken.fencing import DEFECTS as NEED_ROOT
+from paddock.testing.conformance import CHECKS, run_conformance
+from paddock.testing.conformance.catalogue import named
+from tests.conftest import Need
+
+PAIRS = [(defect, name) for defect in DEFECTS for name in defect.fails]
+# A check that trips over itself has found nothing.
+FINDINGS = ("Nonconformity", *(leaf.__name__ for leaf in errors.leaves()))
+
+
+@pytest.mark.parametrize(
+    ("defect", "name"), PAIRS, ids=[f"{defect.what}: {name}" for defect, name in PAIRS]
+)
+async def test_a_provider_with_a_defect_fails_the_check_for_it(
+    defect: Defect, name: str, fresh_place: Path, need: Need
+) -> None:
+    if defect in NEED_ROOT and os.geteuid() != 0:
+        need("root", "only root could do what the missing fence allows")
+
+    async def open_it() -> Provider:
+        return defect.make(fresh_place)
+
+    (outcome,) = await run_conformance(open_it, defect.terms, checks=[named(name)])
+    assert not outcome.passed, f"a provider that {defect.what} passes {name}"
+    assert outcome.problem.split(":")[0] in FINDINGS, outcome.problem
+
+
+def test_every_branch_of_every_check_is_failed_by_some_provider(fresh_place: Path) -> None:
+    failed = set()
+    for defect, name in PAIRS:
+        check = named(name)
+        claimed = defect.make(fresh_place).capabilities
+        failed.add((name, check.chosen(claimed) is check.body))
+    wanted = {(check.name, True) for check in CHECKS}
+    wanted |= {(check.name, False) for check in CHECKS if check.otherwise is not None}
+    assert wanted - failed == set(), "checks that nothing has ever failed"
+    assert {name for name, _ in failed} <= {check.name for check in CHECKS}
