@@ -1,7 +1,7 @@
 """The sandbox: its states, what may follow what, and the limits it lives under."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import StrEnum
 
 from paddock.domain.errors import Conflict, InvalidRequest
@@ -73,6 +73,18 @@ class Resources:
                     f"{name} is {value!r}; it must be {whole}at least {floor}",
                     remediation=f"ask for {name} of {floor} or more, or leave it out",
                 )
+
+    def fitted(self, most: "Resources") -> "Resources":
+        """The same, but for defaults: where nothing was asked for, what there is will do."""
+        unasked = Resources()
+        return Resources(
+            *(
+                min(mine, limit) if mine == default else mine
+                for mine, default, limit in zip(
+                    astuple(self), astuple(unasked), astuple(most), strict=True
+                )
+            )
+        )
 
     def check_within(self, most: "Resources") -> None:
         """Raise when this asks for more than there is."""

@@ -15,7 +15,8 @@ from .http import Exchange
 from .state import GuestState
 from .users import Account
 
-UNARY_LIMIT = 32 << 20
+UNARY_LIMIT = 4 << 20
+INPUT_LIMIT = 16 << 20  # of calls that carry input for a program
 FRAME_LIMIT = 4 << 20
 _STREAM_TYPE = "application/connect+json"
 _DEFAULT_KEEPALIVE = 90.0

@@ -24,7 +24,6 @@ _SIGNALS = {
     9: signal.SIGKILL,
     15: signal.SIGTERM,
 }
-_INPUT_LIMIT = 8 << 20
 
 
 @dataclass(eq=False)
@@ -181,7 +180,7 @@ def methods(state: GuestState) -> dict[str, Callable[[Call], Awaitable[None]]]:
         "Start": connect.server_stream(service.start, _KEEPALIVE),
         "Connect": connect.server_stream(service.connect, _KEEPALIVE),
         "List": connect.unary(service.list),
-        "SendInput": connect.unary(service.send_input, _INPUT_LIMIT),
+        "SendInput": connect.unary(service.send_input, connect.INPUT_LIMIT),
         "StreamInput": service.stream_input,
         "CloseStdin": connect.unary(service.close_stdin),
         "SendSignal": connect.unary(service.send_signal),

@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from typing import Callable
 
 from . import fields
-from .connect import Call, Message, unary
+from .connect import INPUT_LIMIT, Call, Message, unary
 from .errors import invalid
 from .http import Disconnected
 from .process import Process
@@ -18,11 +18,10 @@ _DEFAULT_TIMEOUT_MS = 60_000
 _LONGEST_MS = 7 * 24 * 3600 * 1000
 _DEFAULT_OUTPUT = 8 << 20
 _MOST_OUTPUT = 64 << 20
-_REQUEST_LIMIT = 64 << 20
 
 
 def methods(state: GuestState) -> dict[str, Callable[[Call], Awaitable[None]]]:
-    return {"POST /paddock.Guest/Exec": unary(run, _REQUEST_LIMIT)}
+    return {"POST /paddock.Guest/Exec": unary(run, INPUT_LIMIT)}
 
 
 class _Collected:

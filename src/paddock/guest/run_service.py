@@ -23,7 +23,6 @@ _SMALLEST_CAP = 4096
 _LARGEST_CAP = 64 << 30
 _LONGEST_MS = 30 * 24 * 3600 * 1000
 _CHUNK = 48 << 10
-_REQUEST_LIMIT = 64 << 20
 _SIGNALS = {
     f"SIG{name}": signal.Signals[f"SIG{name}"]
     for name in "HUP INT QUIT KILL USR1 USR2 TERM CONT STOP WINCH".split()
@@ -204,13 +203,13 @@ def methods(state: GuestState) -> dict[str, Callable[[Call], Awaitable[None]]]:
     runs = state.runs
     messages = inbox.Messages(state)
     table = {
-        "StartRun": connect.unary(runs.start, _REQUEST_LIMIT),
+        "StartRun": connect.unary(runs.start, connect.INPUT_LIMIT),
         "GetRun": connect.unary(runs.get),
         "ListRuns": connect.unary(runs.list),
         "TailRun": connect.server_stream(runs.tail, {"keepalive": {}}),
         "AckRun": connect.unary(runs.acknowledge),
         "SignalRun": connect.unary(runs.signal),
-        "SendRunInput": connect.unary(runs.send_input),
+        "SendRunInput": connect.unary(runs.send_input, connect.INPUT_LIMIT),
         "CloseRunInput": connect.unary(runs.close_input),
         "ResizeRun": connect.unary(runs.resize),
         "PutMessage": connect.unary(messages.put),

@@ -67,12 +67,14 @@ def test_a_provider_that_does_not_open_is_missing_something(cli):
     assert b"fix: use the driver 'auto' or 'btrfs'" in done.stdout
 
 
-def as_nobody(need, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The program as a user without any rights, and without an engine."""
+def as_nobody(
+    need, *arguments: str, engine: str = "unix:///no/such/socket"
+) -> subprocess.CompletedProcess[str]:
+    """The program as a user without any rights; without an engine, unless one is named."""
     if os.geteuid() != 0:
         need("root", "only root can become nobody")
     command = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
-    environment = clean_environment(PADDOCK_DOCKER__HOST="unix:///no/such/socket", USER="nobody")
+    environment = clean_environment(PADDOCK_DOCKER__HOST=engine, USER="nobody")
     able = subprocess.run([*command, sys.executable, "-c", ""], check=False, capture_output=True)
     if able.returncode:
         need("a Python that other users may run", f"{sys.executable} is closed to them")

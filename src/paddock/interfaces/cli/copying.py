@@ -18,7 +18,7 @@ _UNPACK_S = 3600.0
 async def copy_in(guest: Guest, copies: Iterable[Copy], *, user: str, workdir: str) -> None:
     """A file becomes DST (or DST/name for `DST/`), a directory's content becomes that of DST."""
     for copy in copies:
-        target = posixpath.join(workdir, copy.target)
+        target = copy.target if copy.target == workdir else posixpath.join(workdir, copy.target)
         if copy.source.is_dir():
             await _copy_tree(guest, copy.source, target, user)
         else:

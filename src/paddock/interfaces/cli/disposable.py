@@ -2,7 +2,9 @@
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import click
 
 from paddock.domain.errors import Broken, PaddockError
 from paddock.domain.guest import CommandResult
@@ -10,6 +12,7 @@ from paddock.domain.ids import new_ulid
 from paddock.guest_client import Guest
 from paddock.interfaces.cli import references
 from paddock.interfaces.cli.attached import attach, collect
+from paddock.interfaces.cli.cloning import Repository, cloned
 from paddock.interfaces.cli.command import Wish
 from paddock.interfaces.cli.copying import copy_in
 from paddock.interfaces.cli.params import Copy
@@ -31,6 +34,8 @@ class Request:
     keep: bool = False
     buffered: bool = False
     """Collect the output instead of passing it on."""
+    repository: Repository | None = None
+    """Cloned into the working directory before anything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,11 @@ class Record:
 
 async def run(tools: Toolbox, request: Request) -> Record:
     """The command's end. Broken, which names the sandbox, when it could not be removed."""
+    async with cloned(request.repository, request.wish.workdir) as copies:
+        return await _run(tools, replace(request, copies=(*copies, *request.copies)))
+
+
+async def _run(tools: Toolbox, request: Request) -> Record:
     with Display() as display:
         async with tools.open(request.provider, display.tell) as opened:
             await opened.prepare(request.spec.template)
@@ -53,8 +63,7 @@ async def run(tools: Toolbox, request: Request) -> Record:
             try:
                 result = await _use(opened.provider, seen.ref, request)
             finally:
-                if not request.keep:
-                    await _remove(opened.provider, seen.ref)
+                await _leave(opened.provider, seen.ref, request)
             return Record(seen.ref, result, time.monotonic() - began)
 
 
@@ -66,7 +75,11 @@ async def _use(provider: Provider, ref: Ref, request: Request) -> CommandResult:
     return await (collect if request.buffered else attach)(address, wish)
 
 
-async def _remove(provider: Provider, ref: Ref) -> None:
+async def _leave(provider: Provider, ref: Ref, request: Request) -> None:
+    if request.keep:
+        if not request.buffered:
+            click.echo(f"kept {references.shown(ref)}", err=True)
+        return
     try:
         await provider.destroy(ref)
     except asyncio.CancelledError:

@@ -10,8 +10,10 @@ from paddock.domain.egress import EgressPolicy, NetworkMode
 from paddock.domain.guest import CommandResult
 from paddock.domain.sandbox import Resources
 from paddock.interfaces.cli import disposable, references
-from paddock.interfaces.cli.command import explain
+from paddock.interfaces.cli.cloning import PLACE, Repository
+from paddock.interfaces.cli.command import Wish, explain
 from paddock.interfaces.cli.disposable import Record, Request
+from paddock.interfaces.cli.failures import refuse
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
 from paddock.interfaces.cli.options import (
@@ -22,35 +24,36 @@ from paddock.interfaces.cli.options import (
     wish,
 )
 from paddock.interfaces.cli.output import print_json
-from paddock.interfaces.cli.params import Copy, CopyPair, Number, Size, pairs
+from paddock.interfaces.cli.params import CopyPair, Number, Size, pairs
 from paddock.ports.provider import SandboxSpec
 
+_NETWORK = click.Choice([mode.value for mode in NetworkMode])
 _LIMITS = ("cpus", "memory_mib", "disk_mib", "pids")
 
 
 def limit_options(command: Any) -> Any:
     usual = Resources()
-    for option, name, kind, default in (
-        ("--pids", "pids", int, usual.pids),
-        ("--disk", "disk_mib", Size(), usual.disk_mib),
-        ("--memory", "memory_mib", Size(), usual.memory_mib),
-        ("--cpus", "cpus", Number(), usual.cpus),
+    for option, name, kind, text in (
+        ("--pids", "pids", int, "Most processes."),
+        ("--disk", "disk_mib", Size(), "Disk, such as 500m or 20g."),
+        ("--memory", "memory_mib", Size(), "Memory, such as 512m or 2g."),
+        ("--cpus", "cpus", Number(), "Processors, such as 0.5 or 2."),
     ):
-        text = (
-            f"At most this much; {default:g} {'MiB ' if name.endswith('mib') else ''}unless said."
+        default = getattr(usual, name)
+        shown = f"{default}m" if name.endswith("mib") else f"{default:g}"
+        decorate = click.option(
+            option, name, type=kind, default=default, show_default=shown, help=text
         )
-        command = click.option(option, name, type=kind, default=default, help=text)(command)
+        command = decorate(command)
     return command
 
 
 @click.command(context_settings=PAYLOAD)
 @click.option("--template", default="base", show_default=True, help="What it starts from.")
-@click.option(
-    "--network",
-    type=click.Choice([mode.value for mode in NetworkMode]),
-    default=NetworkMode.NONE.value,
-)
+@click.option("--network", type=_NETWORK, default="none", show_default=True, help="To outside.")
 @click.option("--runtime", default="", help="crun, runc or runsc.")
+@click.option("--repo", default="", metavar="URL", help="Clone it, and run the command there.")
+@click.option("--branch", default="", help="Of the repository.")
 @click.option("--copy", "copies", type=CopyPair(), multiple=True, help="Copy SRC to DST inside.")
 @click.option("-l", "--label", "labels", multiple=True, metavar="K=V", help="To find it by.")
 @click.option("--keep", is_flag=True, help="Do not remove the sandbox; its name is printed.")
@@ -59,19 +62,7 @@ def limit_options(command: Any) -> Any:
 @command_options
 @output_options
 @pass_invocation
-def run(
-    invocation: Invocation,
-    /,
-    provider: str,
-    template: str,
-    network: str,
-    *,
-    runtime: str,
-    copies: tuple[Copy, ...],
-    labels: tuple[str, ...],
-    keep: bool,
-    **options: Any,
-) -> int:
+def run(invocation: Invocation, /, provider: str, **options: Any) -> int:
     """Run a command in a disposable sandbox.
 
     The sandbox is made, used and removed; no server is needed. What stands after `--` belongs to
@@ -86,31 +77,48 @@ def run(
         1  the sandbox could not be made, used or removed
         2  the request makes no sense
     """
+    repository = _repository(options["repo"], options["branch"])
     asked = wish(options)
-    spec = SandboxSpec(
-        template=template,
-        resources=Resources(**{name: options.pop(name) for name in _LIMITS}),
-        labels={**disposable.LABELS, **pairs(labels, "--label")},
-        env=asked.env,
-        egress=EgressPolicy(NetworkMode(network)),
-        runtime=runtime,
+    request = Request(
+        provider,
+        _spec(options, asked),
+        # Variables are the whole sandbox's, so that they are there when it is kept.
+        replace(asked, env={}, workdir=asked.workdir or (PLACE if repository else "")),
+        options["copies"],
+        keep=options["keep"],
+        buffered=invocation.json,
+        repository=repository,
     )
-    asked = replace(asked, env={})
-    request = Request(provider, spec, asked, copies, keep, invocation.json)
     record = run_async(disposable.run(invocation.tools, request))
     if invocation.json:
         print_json(_as_json(request, record))
-        return record.result.exit_code
-    explain(record.result, request.wish, spec.resources.memory_mib)
-    if keep:
-        click.echo(f"kept {references.shown(record.ref)}", err=True)
+    else:
+        explain(record.result, request.wish, request.spec.resources.memory_mib)
     return record.result.exit_code
+
+
+def _spec(options: dict[str, Any], asked: Wish) -> SandboxSpec:
+    return SandboxSpec(
+        template=options["template"],
+        resources=Resources(**{name: options[name] for name in _LIMITS}),
+        env=asked.env,
+        labels={**disposable.LABELS, **pairs(options["labels"], "--label")},
+        egress=EgressPolicy(NetworkMode(options["network"])),
+        runtime=options["runtime"],
+    )
+
+
+def _repository(url: str, branch: str) -> Repository | None:
+    if branch and not url:
+        refuse("--branch was given without --repo", "say which repository the branch is of")
+    return Repository(url, branch) if url else None
 
 
 def _as_json(request: Request, record: Record) -> dict[str, object]:
     return {
         "sandbox": references.shown(record.ref),
         "command": list(request.wish.argv),
+        "repo": request.repository.plain_url if request.repository else None,
         **result_as_json(record.result),
         "seconds": round(record.seconds, 3),
         "kept": request.keep,

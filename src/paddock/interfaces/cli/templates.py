@@ -18,6 +18,9 @@ from paddock.interfaces.cli.params import environment
 from paddock.interfaces.cli.progress import Display
 from paddock.interfaces.cli.toolbox import Opened, Templates
 
+_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
 
 @click.group()
 def template() -> None:
@@ -81,15 +84,15 @@ def build(invocation: Invocation, name: str, provider: str) -> None:
 @template.command()
 @click.argument("name")
 @click.option("--from-image", metavar="REF", help="An OCI image: oci:PATH, docker:NAME, or a name.")
-@click.option("--from-dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--from-tar", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--from-dir", type=_DIRECTORY, help="A root file system as a directory.")
+@click.option("--from-tar", type=_FILE, help="A root file system as a tar archive.")
 @click.option("--from-snapshot", metavar="ID", help="A snapshot of one of your sandboxes.")
 @click.option("--setup", multiple=True, metavar="CMD", help="Run as root when it is built.")
 @click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="For every command.")
 @click.option("-u", "--user", default="user", show_default=True, help="Who commands run as.")
 @click.option("-w", "--workdir", default="", help="Where commands start; else the user's home.")
 @click.option("--hardened", is_flag=True, help="No new privileges, so no sudo, in any sandbox.")
-@click.option("--runtime", type=click.Choice(["crun", "runc", "runsc"]), default=None)
+@click.option("--runtime", type=click.Choice(["crun", "runc", "runsc"]), help="What isolates.")
 @provider_option
 @output_options
 @pass_invocation

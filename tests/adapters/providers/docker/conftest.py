@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,7 +110,8 @@ def _import(host: str, template: str, found: ImageSource) -> str:
         async with Engine(EngineAddress.parse(host)) as engine:
             return (await Images(engine, Names("tests"), found).template(template)).image
 
-    return asyncio.run(work())
+    with ThreadPoolExecutor(1) as pool:  # the session's own loop may be running
+        return pool.submit(asyncio.run, work()).result()
 
 
 @pytest.fixture(scope="session")

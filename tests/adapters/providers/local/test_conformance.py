@@ -1,16 +1,23 @@
 """The local provider keeps the contract with every runtime."""
 
+import asyncio
+import fcntl
+import os
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
 from paddock.adapters.providers.local import runtime
-from paddock.adapters.providers.local.provider import LocalProvider
-from paddock.ports.provider import Capabilities, Isolation, PauseKind, Provider
+from paddock.adapters.providers.local.provider import GVISOR, LocalProvider
+from paddock.ports.provider import Capabilities, Isolation, PauseKind, Provider, SandboxSpec
 from paddock.testing.conformance import Open, Terms
 from paddock.testing.conformance.suite import ProviderConformance
+from tests import oci_image
 from tests.conftest import Need
-from tests.engines import local_config
+from tests.engines import DATA, local_config
+
+IMAGE = DATA.with_name("test-image")
 
 FENCED = Capabilities(
     isolation=Isolation.CONTAINER,
@@ -31,7 +38,7 @@ class LocalConformance(ProviderConformance):
     """What the runtimes have in common: the installation that tests share."""
 
     runtime: ClassVar[str]
-    terms = Terms("base")
+    terms = Terms("base", image=f"oci:{IMAGE}:latest")
     claims = FENCED
 
     @pytest.fixture(scope="class")
@@ -41,9 +48,27 @@ class LocalConformance(ProviderConformance):
             need(cls.runtime, "not installed")
 
         async def open_it() -> Provider:
-            return await LocalProvider.open(local_config(runtime=cls.runtime))
+            provider = await LocalProvider.open(local_config(runtime=cls.runtime))
+            await make_image(provider)
+            return provider
 
         return open_it
+
+
+async def make_image(provider: LocalProvider) -> None:
+    """The image is the base template in another form."""
+    with IMAGE.with_suffix(".lock").open("w") as lock:
+        await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
+        if not IMAGE.exists():
+            seen = await provider.create(f"image-{os.getpid()}", SandboxSpec(template="base"))
+            await provider.destroy(seen.ref)
+            base = provider.templates.recipe("base")
+            built = await provider.templates.ensure(base, setup_runner=_no_setup)
+            await asyncio.to_thread(oci_image.build, built.lower, IMAGE)
+
+
+async def _no_setup(*_: object) -> Path:
+    raise AssertionError("base has no set-up commands")
 
 
 class TestCrun(LocalConformance):
@@ -56,3 +81,10 @@ class TestRunc(LocalConformance):
     """The fallback."""
 
     runtime = "runc"
+
+
+class TestRunsc(LocalConformance):
+    """gVisor, for hostile code; the guest is packed."""
+
+    runtime = "runsc"
+    claims = GVISOR

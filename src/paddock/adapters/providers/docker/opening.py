@@ -153,7 +153,9 @@ def _joined(config: DockerConfig, engine: Engine, place: Place, nofile: int) -> 
     except PaddockError as error:
         reason, init = error.message, ""
     if not reason:
-        launch = LaunchControl(place.layout.run, inherit=[place.owner.fd])
+        # Unlike on the local provider it does not hold the owner's lock: a guest that it is just
+        # forking into a container goes with the container.
+        launch = LaunchControl(place.layout.run)
         return JoinedGuests(place, launch, init, nofile)
     if config.guest == "joined":
         raise InvalidRequest(

@@ -11,7 +11,8 @@ from paddock.adapters.providers.docker.life import Life
 from paddock.adapters.providers.docker.names import NEW
 from paddock.adapters.providers.docker.records import Container, ImageRecord
 from paddock.adapters.providers.local.life import uncancelled
-from paddock.domain.errors import Broken, PaddockError
+from paddock.domain.errors import Broken, NotFound, PaddockError
+from paddock.domain.sandbox import SandboxState
 
 _log = logging.getLogger(__name__)
 _UNFINISHED = ("removing", "dead")
@@ -27,7 +28,7 @@ async def reconcile(life: Life) -> None:
             _log.error("sandbox not reconciled id=%s error=%s", container.id[:12], error)
     await _sweep_images(life)
     await _sweep_notes(life)
-    await _sweep_sockets(life)
+    await _sweep_files(life)
     if any(life.names.network in container.networks for container in containers):
         await life.network.ensure()  # a host that was restarted has forgotten its rules
     await life.network.remove_unused()
@@ -62,14 +63,24 @@ async def _sweep_images(life: Life) -> None:
 
 
 async def _sweep_notes(life: Life) -> None:
-    known = {container.id for container in await life.all()}
-    for container in await life.notes.containers() - known:
-        await life.notes.remove(container)
+    """Notes about containers that are gone, or that never stopped or run again."""
+    for container in await life.notes.containers():
+        try:
+            async with life.held(container) as found:
+                if found.state is not SandboxState.STOPPED:
+                    await life.notes.remove(container)
+        except NotFound:
+            await life.notes.remove(container)
+            life.place.locks.forget(container)
 
 
-async def _sweep_sockets(life: Life) -> None:
-    """Of joined guests whose container is gone, and of tunnels whose process is."""
-    known = {life.place.socket(container.id).name for container in await life.all()}
+async def _sweep_files(life: Life) -> None:
+    """Locks and guests' sockets of containers that are gone, and tunnels whose process is."""
+    containers = {container.id for container in await life.all()}
+    for path in (life.place.layout.run / "locks").iterdir():
+        if path.name not in containers:
+            path.unlink(missing_ok=True)
+    known = {life.place.socket(container).name for container in containers}
     for path in (life.place.layout.run / "guests").iterdir():
         owner = path.name.partition("-")[0] if "-" in path.name else ""
         alive = life.place.owner.is_alive(owner) if owner else path.name in known

@@ -21,7 +21,8 @@ class LocalConfig:
     """Where the sandboxes' ids 0 to 65535 begin on this host."""
     init: str = ""
     """A static program that only reaps; empty looks for catatonit."""
-    open_subnet: str = "10.213.0.0/16"
+    open_subnet: str = ""
+    """For sandboxes with an open network; empty takes one that is free on this host."""
     fast_cgroups: bool = True
     """Ask the kernel to favour moving processes between control groups (see the docs)."""
     template_cache: Path | None = None

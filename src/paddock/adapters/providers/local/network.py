@@ -24,8 +24,10 @@ class OpenNetwork:
 
     tag: str
     """Eight hexadecimal digits that tell installations apart."""
-    subnet: ipaddress.IPv4Network
-    lock: Path
+    state: Path
+    """A directory for the lock and for the subnet that was chosen."""
+    wish: str = ""
+    """The subnet an operator wants; empty takes a free one."""
 
     @property
     def bridge(self) -> str:
@@ -36,17 +38,24 @@ class OpenNetwork:
         return f"paddock_{self.tag}"
 
     @property
+    def subnet(self) -> ipaddress.IPv4Network:
+        """The one in use, or the one that was asked for."""
+        chosen = self.state / "subnet"
+        return ipaddress.IPv4Network(chosen.read_text() if chosen.exists() else self.wish)
+
+    @property
     def gateway(self) -> ipaddress.IPv4Address:
         return self.subnet[1]
 
     def address(self, number: int) -> ipaddress.IPv4Address:
         """Of the sandbox with this number, counted from 0."""
-        if number + 3 >= self.subnet.num_addresses:
+        subnet = self.subnet
+        if number + 3 >= subnet.num_addresses:
             raise LimitExceeded(
-                f"the open network {self.subnet} is full",
+                f"the open network {subnet} is full",
                 remediation="destroy sandboxes, or set a larger local.open_subnet",
             )
-        return self.subnet[number + 2]
+        return subnet[number + 2]
 
     def cable(self, number: int) -> str:
         return f"pk{self.tag[:6]}{number:x}"
@@ -54,7 +63,7 @@ class OpenNetwork:
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
         """One process at a time changes the bridge."""
-        descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(self.state / "network", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             while True:
                 try:
@@ -71,6 +80,8 @@ class OpenNetwork:
         if not Path(f"/sys/class/net/{self.bridge}").exists():
             await self._build()
         cable, bits = self.cable(number), self.subnet.prefixlen
+        # The kernel takes down a dead sandbox's end of a cable in its own time.
+        await self.detach(number)
         await _ip(
             f"link add {cable} type veth peer name eth0 netns {pid}",
             f"link set {cable} master {self.bridge} up",
@@ -95,6 +106,9 @@ class OpenNetwork:
         await _run(["nft", "-f", "-"], f"table inet {self.table}\ndelete table inet {self.table}\n")
 
     async def _build(self) -> None:
+        taken = await _subnets_in_use()
+        subnet = choose_subnet(self.tag, taken) if not self.wish else self.wish
+        (self.state / "subnet").write_text(str(subnet))
         await _ip(
             f"link add {self.bridge} type bridge",
             f"address add {self.gateway}/{self.subnet.prefixlen} dev {self.bridge}",
@@ -103,6 +117,27 @@ class OpenNetwork:
         await _run(["nft", "-f", "-"], _rules(self.table, self.bridge, str(self.subnet)))
         if _FORWARD.read_text().strip() != "1":
             _FORWARD.write_text("1")
+
+
+_POOL = list(ipaddress.IPv4Network("10.200.0.0/13").subnets(new_prefix=20))
+
+
+def choose_subnet(tag: str, taken: Sequence[ipaddress.IPv4Network]) -> ipaddress.IPv4Network:
+    """One of 128 that overlaps with nothing on this host, beginning with the tag's own."""
+    first = int(tag, 16) % len(_POOL)
+    for subnet in (*_POOL[first:], *_POOL[:first]):
+        if not any(subnet.overlaps(other) for other in taken):
+            return subnet
+    raise LimitExceeded(
+        f"every subnet of {_POOL[0].supernet(new_prefix=13)} is in use on this host",
+        remediation="set local.open_subnet to one that is free",
+    )
+
+
+async def _subnets_in_use() -> list[ipaddress.IPv4Network]:
+    output = await _run(["ip", "-4", "-o", "route", "show", "table", "main"], "")
+    words = [line.split()[0] for line in output.splitlines() if line.strip()]
+    return [ipaddress.IPv4Network(word, strict=False) for word in words if word[:1].isdigit()]
 
 
 def _rules(table: str, bridge: str, subnet: str) -> str:
@@ -139,7 +174,7 @@ async def _ip(*commands: str, enter: int | None = None) -> None:
     await _run(argv, "".join(f"{command}\n" for command in commands))
 
 
-async def _run(argv: Sequence[str], text: str) -> None:
+async def _run(argv: Sequence[str], text: str) -> str:
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,
@@ -154,4 +189,5 @@ async def _run(argv: Sequence[str], text: str) -> None:
         ) from error
     output, _ = await process.communicate(text.encode())
     if process.returncode != 0:
-        raise Broken(f"the open network could not be set up: {output.decode().strip()}")
+        raise Broken(f"`{argv[0]}` could not set up the open network: {output.decode().strip()}")
+    return output.decode()

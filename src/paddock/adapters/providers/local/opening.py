@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import ipaddress
 import os
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
@@ -199,7 +198,6 @@ async def open_parts(config: LocalConfig, on_step: Callable[[str], None]) -> Par
 def _life(
     config: LocalConfig, layout: Layout, owner: Owner, machines: Machines, storage: Storage
 ) -> Life:
-    subnet = ipaddress.IPv4Network(config.open_subnet)
     return Life(
         layout=layout,
         owner=owner,
@@ -208,7 +206,7 @@ def _life(
         keys=Keys(layout),
         storage=storage,
         machines=machines,
-        network=OpenNetwork(layout.run.name, subnet, layout.run / "network"),
+        network=OpenNetwork(layout.run.name, layout.run, config.open_subnet),
         on_step=machines.on_step,
     )
 

@@ -21,7 +21,7 @@ from paddock.domain.errors import Conflict, InvalidRequest, NotFound, Unsupporte
 from paddock.domain.guest import GuestAddress
 from paddock.domain.ids import is_ulid
 from paddock.domain.reason import Reason
-from paddock.domain.sandbox import SandboxState, transition
+from paddock.domain.sandbox import Resources, SandboxState, transition
 from paddock.domain.snapshot import Snapshot, SnapshotRef
 from paddock.ports.provider import (
     Capabilities,
@@ -129,21 +129,23 @@ class LocalProvider:
     async def create(self, key: str, spec: SandboxSpec) -> Observation:
         if (existing := await self._existing(key, spec)) is not None:
             return existing
-        self._check_resources(spec)
+        self._check_source(spec)
+        resources = self._resources(spec)
         plan = await self._plan(spec)
         if spec.egress.mode is NetworkMode.OPEN:
             self._check_network(plan.runtime)
         if plan.poolable and (waiting := self._warm.take(plan)) is not None:
-            wanted = self._addressed(waiting, plan, key, spec)
+            wanted = self._addressed(replace(waiting, resources=resources), plan, key, spec)
             if (claimed := await self._warm.claim(waiting, wanted, plan)) is not None:
                 return claimed.observation(self.name)
             return await self._existing_or_conflict(key, spec)
-        return await self._make_new(plan, key, spec)
+        return await self._make_new(plan, key, spec, resources)
 
     async def _make_new(
-        self, plan: Plan, key: str, spec: SandboxSpec, source: str = ""
+        self, plan: Plan, key: str, spec: SandboxSpec, resources: Resources
     ) -> Observation:
-        draft = self._addressed(self._life.draft(plan, spec.resources), plan, key, spec, source)
+        source = plan.source
+        draft = self._addressed(self._life.draft(plan, resources), plan, key, spec)
         async with self._life.locks.hold(draft.ref):
             record = self._life.records.write(draft)
             self._life.on_step("create.noted")
@@ -156,16 +158,15 @@ class LocalProvider:
         return await self._existing_or_conflict(key, spec, source)
 
     def _addressed(
-        self, record: SandboxRecord, plan: Plan, key: str, spec: SandboxSpec, source: str = ""
+        self, record: SandboxRecord, plan: Plan, key: str, spec: SandboxSpec
     ) -> SandboxRecord:
         return replace(
             record,
             key=key,
-            fingerprint=fingerprint(spec, source),
+            fingerprint=fingerprint(spec, plan.source),
             labels=dict(spec.labels),
             env={**dict(plan.env), **spec.env},
             egress=spec.egress,
-            resources=spec.resources,
         )
 
     async def _existing(self, key: str, spec: SandboxSpec, source: str = "") -> Observation | None:
@@ -194,8 +195,13 @@ class LocalProvider:
             return existing
         raise Conflict(f"another request with the key {key!r} failed just now", remediation="retry")
 
-    def _check_resources(self, spec: SandboxSpec) -> None:
-        spec.resources.check_within(host_resources(self._parts.storage.pool))
+    def _resources(self, spec: SandboxSpec) -> Resources:
+        host = host_resources(self._parts.storage.pool)
+        resources = spec.resources.fitted(host)
+        resources.check_within(host)
+        return resources
+
+    def _check_source(self, spec: SandboxSpec) -> None:
         if bool(spec.template) == (spec.snapshot is not None):
             raise InvalidRequest(
                 "a sandbox starts from a template or from a snapshot, not from both or neither",
@@ -307,10 +313,10 @@ class LocalProvider:
     async def fork(self, ref: Ref, key: str, spec: SandboxSpec) -> Observation:
         if (existing := await self._existing(key, spec, ref.id)) is not None:
             return existing
-        spec.resources.check_within(host_resources(self._parts.storage.pool))
+        resources = self._resources(spec)
         async with self._life.held(self._id(ref)) as source:
             plan = self._parts.plan_fork(source, self._life.volume(source.ref), spec)
-        return await self._make_new(plan, key, spec, ref.id)
+        return await self._make_new(plan, key, spec, resources)
 
     async def guest(self, ref: Ref) -> GuestAddress:
         observed = await self.observe(ref)

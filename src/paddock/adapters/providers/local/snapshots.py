@@ -64,7 +64,7 @@ class Snapshots:
             self.life.on_step("snapshot.frozen")
             await asyncio.to_thread(storage.clone, self.life.volume(record.ref), target)
             self.life.on_step("snapshot.copied")
-        size = await asyncio.to_thread(storage.usage, target)
+        size = await asyncio.to_thread(storage.usage, self.life.volume(record.ref))
         ready = replace(draft, ready=True, owner="", size_bytes=size)
         return self.life.records.write_snapshot(ready).snapshot(self.provider)
 

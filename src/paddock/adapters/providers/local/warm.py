@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from paddock.adapters.providers.local.life import Life, uncancelled
 from paddock.adapters.providers.local.machine import guest_env
-from paddock.adapters.providers.local.plan import Plan
+from paddock.adapters.providers.local.plan import Plan, host_resources
 from paddock.adapters.providers.local.pool import WarmPool
 from paddock.adapters.providers.local.records import SandboxRecord
 from paddock.domain.egress import NetworkMode
@@ -22,7 +22,8 @@ class WarmSandboxes(WarmPool):
         self._life = life
 
     async def _make(self, plan: Plan) -> SandboxRecord:
-        draft = self._life.draft(plan, Resources())
+        host = host_resources(self._life.storage.pool)
+        draft = self._life.draft(plan, Resources().fitted(host))
         async with self._life.locks.hold(draft.ref):
             record = await self._life.make(self._life.records.write(draft), plan)
             return self._life.records.change(record, owner=self._life.owner.id)
