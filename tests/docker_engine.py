@@ -1,14 +1,16 @@
-"""A real Docker engine for tests: the one that runs, or one of our own for as long as they take.
+"""Real engines for tests: the Docker that runs, or one of our own for as long as they take.
 
-One of our own keeps everything in one directory and leaves the host's firewall alone. This file is
-also the program that watches over it: it ends the engine and removes the directory when it is told
-to, and when the test session is gone without having told it.
+One of our own keeps everything in one directory; Docker leaves the host's firewall alone then. This
+file is also the program that watches over it: it ends the engine and removes the directory when it
+is told to, and when the test session is gone without having told it.
 """
 
 import contextlib
 import http.client
 import json
 import os
+import resource
+import shlex
 import shutil
 import signal
 import socket
@@ -23,6 +25,7 @@ from typing import Any
 PREFIX = "paddock-test-engine-"
 _USUAL = "/var/run/docker.sock"
 _START_S = 60.0
+_TABLES = ("filter", "nat")
 _POOL = "base=10.214.0.0/16,size=24"
 
 
@@ -31,7 +34,9 @@ class CannotStart(Exception):
 
 
 class OwnEngine:
-    """A dockerd with a directory of its own. Start, stop and kill it as often as needed."""
+    """An engine with a directory of its own. Start, stop and kill it as often as needed."""
+
+    program = "dockerd"
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -44,17 +49,9 @@ class OwnEngine:
 
     def start(self) -> None:
         (self.directory / "docker.pid").unlink(missing_ok=True)
-        (self.directory / "daemon.json").write_text("{}")
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [
-                    *("dockerd", "--host", self.host, "--iptables=false", "--ip6tables=false"),
-                    *("--data-root", str(self.directory / "data")),
-                    *("--exec-root", str(self.directory / "exec")),
-                    *("--pidfile", str(self.directory / "docker.pid")),
-                    *("--config-file", str(self.directory / "daemon.json")),
-                    *("--bridge=none", "--default-address-pool", _POOL, "--log-level=warn"),
-                ],
+                self._command(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -67,13 +64,30 @@ class OwnEngine:
                 raise CannotStart(_tail(self.directory / "log"))
             time.sleep(0.05)
 
+    def _command(self) -> list[str]:
+        config = self.directory / "daemon.json"
+        config.write_text("{}")
+        return [
+            *("dockerd", "--host", self.host, "--iptables=false", "--ip6tables=false"),
+            *("--data-root", str(self.directory / "data")),
+            *("--exec-root", str(self.directory / "exec")),
+            *("--pidfile", str(self.directory / "docker.pid")),
+            *("--config-file", str(config), "--bridge=none"),
+            *("--default-address-pool", _POOL, "--log-level=warn"),
+        ]
+
     def stop(self) -> None:
         """As a service manager does: its containers end with it."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
         """As a crash does: its containers go on until it comes back."""
+        helper = _number(self.directory / "exec/containerd/containerd.pid")
         self._end(signal.SIGKILL)
+        # It dies with the engine; while it is still listed, a new engine would not start another.
+        until = time.monotonic() + 30
+        while helper and Path(f"/proc/{helper}").exists() and time.monotonic() < until:
+            time.sleep(0.05)
 
     def _end(self, number: signal.Signals) -> None:
         process, self._process = self._process, None
@@ -95,6 +109,57 @@ class OwnEngine:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
+class OwnPodman(OwnEngine):
+    """Podman's service, which speaks Docker's API."""
+
+    program = "podman"
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._had_rules = any(_netavark_rules(table) for table in _TABLES)
+
+    def _command(self) -> list[str]:
+        config = self.directory / "containers.conf"
+        files = min(65_536, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+        config.write_text(
+            # A root without CAP_SYS_RESOURCE cannot have the limits that Podman asks for.
+            f'[containers]\ndefault_ulimits = ["nofile={files}:{files}", "nproc=4096:4096"]\n'
+            '[network]\nnetwork_backend = "netavark"\n'
+        )
+        return [
+            *("env", f"CONTAINERS_CONF={config}", "podman", "--runtime", "runc"),
+            *("--root", str(self.directory / "data"), "--runroot", str(self.directory / "run")),
+            *("--tmpdir", str(self.directory / "tmp"), "--cgroup-manager", "cgroupfs"),
+            *("--network-config-dir", str(self.directory / "networks")),
+            *("--events-backend", "none", "system", "service", "--time", "0", self.host),
+        ]
+
+    def remove(self) -> None:
+        super().remove()
+        if self._had_rules:
+            return
+        for table in _TABLES:
+            rules = [shlex.split(rule) for rule in _netavark_rules(table)]
+            for _, *rest in (rule for rule in rules if rule[0] == "-A"):
+                _iptables(table, "-D", *rest)
+            for chain in (rule[1] for rule in rules if rule[0] == "-N"):
+                _iptables(table, "-F", chain)
+                _iptables(table, "-X", chain)
+
+
+def _netavark_rules(table: str) -> list[str]:
+    """What Podman adds to the host's firewall and leaves there."""
+    return [line for line in _iptables(table, "-S").splitlines() if "NETAVARK" in line]
+
+
+def _iptables(table: str, *arguments: str) -> str:
+    command = ["iptables", "-w", "-t", table, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+KINDS = {"docker": OwnEngine, "podman": OwnPodman}
+
+
 def answers(path: str) -> bool:
     """Whether an engine listens at a unix socket."""
     connection = http.client.HTTPConnection("engine", timeout=5)
@@ -114,21 +179,33 @@ def new_directory() -> Path:
     return Path(tempfile.mkdtemp(prefix=PREFIX, dir="/var/tmp"))
 
 
-def start_engine() -> dict[str, Any]:
-    """The value to share between parallel workers: where it is, and who watches over it."""
+def start_docker() -> dict[str, Any]:
+    """The Docker that the operator names or that runs; one of our own where none does."""
     if host := os.environ.get("PADDOCK_TEST_DOCKER_HOST"):
         return {"host": host, "watcher": None}
     if answers(_USUAL):
         return {"host": f"unix://{_USUAL}", "watcher": None}
+    return _start_own("docker")
+
+
+def start_podman() -> dict[str, Any]:
+    """Always one of our own."""
+    if shutil.which("podman") is not None and not Path("/usr/lib/podman/netavark").exists():
+        raise CannotStart("netavark, which gives its containers a network, is not installed")
+    return _start_own("podman")
+
+
+def _start_own(kind: str) -> dict[str, Any]:
+    """The value to share between parallel workers: where it is, and who watches over it."""
     if os.geteuid() != 0:
-        raise CannotStart("no engine runs, and only root could start one")
-    if shutil.which("dockerd") is None:
-        raise CannotStart("no engine runs, and dockerd is not installed")
+        raise CannotStart("none runs, and only root could start one")
+    if shutil.which(KINDS[kind].program) is None:
+        raise CannotStart(f"none runs, and {KINDS[kind].program} is not installed")
     directory = new_directory()
     parallel = "PYTEST_XDIST_WORKER" in os.environ
     session = os.getppid() if parallel else os.getpid()
     watcher = subprocess.Popen(
-        [sys.executable, "-I", __file__, str(directory), str(session)],
+        [sys.executable, "-I", __file__, kind, str(directory), str(session)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         start_new_session=True,
@@ -164,13 +241,20 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
+def _number(path: Path) -> int:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return 0
+
+
 def _tail(log: Path) -> str:
     with contextlib.suppress(OSError):
         return " / ".join(log.read_text(errors="replace").strip().splitlines()[-3:])
     return "it left no log"
 
 
-def watch_over(directory: Path, session: int) -> None:
+def watch_over(kind: str, directory: Path, session: int) -> None:
     """The program: keep an engine until told to end, or until nobody is left to tell."""
     ending = False
 
@@ -179,7 +263,7 @@ def watch_over(directory: Path, session: int) -> None:
         ending = True
 
     signal.signal(signal.SIGTERM, end)
-    engine = OwnEngine(directory)
+    engine = KINDS[kind](directory)
     try:
         engine.start()
         print(json.dumps({"host": engine.host}), flush=True)
@@ -210,4 +294,4 @@ def _call(path: Path, method: str, target: str) -> Any:
 
 
 if __name__ == "__main__":
-    watch_over(Path(sys.argv[1]), int(sys.argv[2]))
+    watch_over(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

@@ -90,3 +90,4 @@ def memory_cgroup(need: Need) -> Iterator[str]:
             time.sleep(0.1)
         else:
             return
+    raise AssertionError(f"{path} could not be removed")

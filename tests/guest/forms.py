@@ -145,7 +145,8 @@ class PackedGuest:
         where = (
             f"--listen 127.0.0.1:{self._port}" if self._port else "--socket /run/paddock/guest.sock"
         )
-        options = f"--sandbox-id {sandbox_id} --state-dir {self._state_dir} --token-file /run/paddock/token"
+        options = f"--sandbox-id {sandbox_id} --state-dir {self._state_dir}"
+        options += " --token-file /run/paddock/token"
         self.inner_pid = int(await self._say(f"start {where} {options}"))
         await self._wait_until_it_answers()
 

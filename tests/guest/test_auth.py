@@ -64,6 +64,10 @@ async def test_the_unix_socket_is_trusted_but_a_wrong_token_is_not(raw: Raw) -> 
     assert (await raw("GET", "/envs")).status == 200
     assert (await raw("GET", "/envs", headers={"x-access-token": "wrong"})).status == 401
     assert (await raw("GET", "/envs", headers={"x-access-token": TOKEN})).status == 200
+    # Who comes through a proxy with a signature is judged by it.
+    assert (await raw("GET", "/files?path=/etc/hostname&signature=v1_wrong")).status == 401
+    good = quote(sign("/etc/passwd", "read"), safe="")
+    assert (await raw("GET", f"/files?path=/etc/passwd&signature={good}")).status == 200
 
 
 async def test_a_signature_opens_one_file_for_one_thing(tcp: Raw) -> None:

@@ -262,11 +262,12 @@ async def test_an_idle_stream_is_kept_alive(raw: Raw) -> None:
 
 
 async def test_a_pid_means_something_in_the_sandbox(guest: Guest) -> None:
+    pid = 0
     async for event in guest.start(["sleep", "100"]):
         if isinstance(event, Started):
-            assert (await guest.exec(["kill", "-0", str(event.pid)])).exit_code == 0
-            await guest.commands.kill(event.pid)
-        pid = event.pid if isinstance(event, Started) else pid
+            pid = event.pid
+            assert (await guest.exec(["kill", "-0", str(pid)])).exit_code == 0
+            await guest.commands.kill(pid)
     assert (await guest.exec(["kill", "-0", str(pid)])).exit_code == 1
     with pytest.raises(NotFound):
         await guest.commands.kill(pid)

@@ -173,7 +173,7 @@ async def test_a_daemon_left_behind_is_not_killed_by_writing_to_its_old_output(
 
 
 async def test_output_written_just_after_the_end_is_still_taken(guest: Guest) -> None:
-    result = await guest.exec(["bash", "-c", "echo hello > >(sleep 0.05; cat)"])
+    result = await guest.exec(["bash", "-c", "echo hello > >(sleep 0.02; cat)"])
     assert result.stdout == b"hello\n"
 
 

@@ -233,7 +233,7 @@ def _peak_rss(form: GuestForm) -> int:
 
 async def _break_off(raw: Raw, path: str, size: int) -> None:
     """Promise a long upload, send part of it and hang up."""
-    reader, writer = await raw.connection()
+    _, writer = await raw.connection()
     writer.write(
         f"POST /files?path={quote(path)} HTTP/1.1\r\nhost: g\r\n"
         f"content-type: application/octet-stream\r\ncontent-length: {size * 2}\r\n\r\n".encode()

@@ -156,8 +156,9 @@ async def test_a_connection_is_used_again_after_an_error_whose_body_was_not_read
 async def test_a_client_that_waits_for_100_continue_gets_it(raw: Raw) -> None:
     reader, writer = await raw.connection()
     writer.write(
-        b"POST /files?path=hundred HTTP/1.1\r\nhost: g\r\ncontent-type: application/octet-stream\r\n"
-        b"content-length: 4\r\nexpect: 100-continue\r\n\r\n"
+        b"POST /files?path=hundred HTTP/1.1\r\nhost: g\r\n"
+        b"content-type: application/octet-stream\r\ncontent-length: 4\r\n"
+        b"expect: 100-continue\r\n\r\n"
     )
     async with asyncio.timeout(5):
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
@@ -169,8 +170,8 @@ async def test_a_client_that_waits_for_100_continue_gets_it(raw: Raw) -> None:
 async def test_clients_that_vanish_at_any_moment_do_no_harm(raw: Raw, guest: Guest) -> None:
     body = frame(json.dumps({"process": {"cmd": "yes"}}).encode())
     whole = (
-        b"POST /process.Process/Start HTTP/1.1\r\nhost: g\r\ncontent-type: application/connect+json\r\n"
-        b"content-length: %d\r\n\r\n" % len(body)
+        b"POST /process.Process/Start HTTP/1.1\r\nhost: g\r\n"
+        b"content-type: application/connect+json\r\ncontent-length: %d\r\n\r\n" % len(body)
     ) + body
     for cut in range(1, len(whole) + 1, 9):
         _, writer = await raw.connection()
@@ -187,7 +188,7 @@ async def test_clients_that_vanish_at_any_moment_do_no_harm(raw: Raw, guest: Gue
 
 
 async def test_an_unread_body_without_end_breaks_the_connection_in_time(raw: Raw) -> None:
-    reader, writer = await raw.connection()
+    _, writer = await raw.connection()
     writer.write(b"POST /files?path=/tmp HTTP/1.1\r\nhost: g\r\ntransfer-encoding: chunked\r\n\r\n")
     chunk = b"%x\r\n" % (1 << 20) + b"z" * (1 << 20) + b"\r\n"
     sent = 0

@@ -7,13 +7,16 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import zipfile
 from functools import cache
 from pathlib import Path
 
+import h11
 import pytest
 
+from paddock.domain.errors import Forbidden, Unavailable
 from paddock.domain.guest import GuestAddress
 from paddock.guest import pack
 from paddock.guest_client import Guest
@@ -25,7 +28,9 @@ pytestmark = pytest.mark.timeout(60)
 PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 
 
-def _start(python: str, archive: Path, where: Path) -> tuple[subprocess.Popen[bytes], float]:
+def _start(
+    python: str, archive: Path, where: Path, user: int | None = None
+) -> tuple[subprocess.Popen[bytes], float]:
     """The guest and how long it took until it answered."""
     path = where / "s"
     path.unlink(missing_ok=True)
@@ -40,7 +45,7 @@ def _start(python: str, archive: Path, where: Path) -> tuple[subprocess.Popen[by
         str(where / "state"),
     ]
     began = time.perf_counter()
-    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, user=user)
     while time.perf_counter() - began < 10:
         with socket.socket(socket.AF_UNIX) as client:
             try:
@@ -108,17 +113,43 @@ async def test_the_packed_guest_runs_on_every_python_it_is_promised_for(
     assert said == ""
 
 
+async def test_a_guest_that_is_not_root_runs_commands_as_itself(tmp_path: Path, need: Need) -> None:
+    """Some vendors' containers have no root; what cannot be is refused, the rest works."""
+    if os.geteuid() != 0:
+        need("root", "to become somebody else")
+    where = Path(tempfile.mkdtemp(prefix="paddock-guest-", dir="/var/tmp"))
+    try:
+        archive = Path(pack.build(str(where / "guest.zip")))
+        os.chown(where, 65534, 65534)
+        process, _ = _start("/usr/bin/python3", archive, where, user=65534)
+        async with Guest(GuestAddress(socket=str(where / "s"))) as guest:
+            assert (await guest.exec(["id", "-un"], cwd="/")).text == "nobody\n"
+            assert (await guest.usage()).default_user_missing
+            with pytest.raises(Forbidden, match="cannot become root"):
+                await guest.exec(["id"], user="root", cwd="/")
+            await guest.files.write(str(where / "f"), b"mine")
+            assert await guest.files.read(str(where / "f")) == b"mine"
+            result = await guest.exec(
+                ["sh", "-c", "setsid sleep 60 & sleep 60"], timeout=0.2, cwd="/"
+            )
+            assert result.exit_code == 124
+            await guest.runs.start("r", ["echo", "x"], cwd="/")
+            assert len([event async for event in guest.runs.tail("r")]) == 2
+        said = await asyncio.to_thread(_end, process)
+        assert said == ""
+    finally:
+        shutil.rmtree(where)
+
+
 def test_the_zip_can_be_built_inside_an_image_with_its_own_byte_code(tmp_path: Path) -> None:
     here = Path(pack.__file__).parent
-    h11 = Path(sys.modules["h11"].__file__ or "").parent if "h11" in sys.modules else None
-    if h11 is None:
-        import h11 as package
-
-        h11 = Path(package.__file__).parent
+    package = Path(h11.__file__).parent
     target = tmp_path / "guest.zip"
     for python in _pythons().values():
         script = str(here / "pack.py")
-        subprocess.run([python, "-I", "-S", script, str(target), str(here), str(h11)], check=True)
+        subprocess.run(
+            [python, "-I", "-S", script, str(target), str(here), str(package)], check=True
+        )
         with zipfile.ZipFile(target) as archive:
             names = archive.namelist()
         assert "paddock/guest/main.pyc" in names
@@ -210,10 +241,13 @@ print(sorted(set(sys.modules) - before))
 
 
 async def _use_everything(address: GuestAddress) -> None:
-    while not os.path.exists(address.socket):
-        await asyncio.sleep(0.01)
     async with Guest(address) as guest:
-        await guest.health()
+        while True:
+            try:
+                await guest.health()
+                break
+            except Unavailable:
+                await asyncio.sleep(0.01)
         await guest.init(env={"A": "ü"})
         assert (await guest.exec(["sh", "-c", "echo $A"])).text == "ü\n"
         await guest.exec(["sleep", "9"], timeout=0.1)

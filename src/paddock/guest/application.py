@@ -11,10 +11,11 @@ from collections.abc import Awaitable
 from typing import Callable
 
 from . import auth, connect, syscalls
+from .body import Disconnected
 from .config import GuestConfig
 from .connect import Call
 from .errors import GuestError
-from .http import Disconnected, Exchange
+from .http import Exchange
 from .state import GuestState
 from .tasks import Tasks, warn_of
 

@@ -10,6 +10,7 @@ import struct
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any, Callable
 
+from .body import Congestion
 from .errors import GuestError, from_os_error, invalid
 from .http import Exchange
 from .state import GuestState
@@ -88,8 +89,8 @@ class Stream:
         self._exchange.start_response(200, ("content-type", _STREAM_TYPE))
 
     @property
-    def is_congested(self) -> bool:
-        return self._exchange.is_congested
+    def congestion(self) -> Congestion:
+        return self._exchange.congestion
 
     @property
     def is_connected(self) -> bool:
@@ -101,9 +102,6 @@ class Stream:
 
     async def drain(self) -> None:
         await self._exchange.drain()
-
-    def when_drained(self, callback: Callable[[], None]) -> None:
-        self._exchange.when_drained(callback)
 
     def end(self, error: GuestError | None = None) -> None:
         body: Message = {} if error is None else {"error": error.as_dict()}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from contextlib import suppress
 from typing import Any
+
+_LITTLE = 256 << 10
 
 
 def make_private(path: str, mode: int = 0o700) -> None:
@@ -32,25 +35,25 @@ def read_json(path: str) -> Any:
         return None
 
 
+def is_full(directory: str) -> bool:
+    """Whether not even a little more can be written, for want of space or of quota."""
+    probe = f"{directory}/.probe"
+    try:
+        fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, _LITTLE)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    finally:
+        with suppress(OSError):
+            os.unlink(probe)
+    return False
+
+
 def names(directory: str) -> list[str]:
     try:
         return sorted(os.listdir(directory))
     except FileNotFoundError:
         return []
-
-
-def remove_tree(path: str) -> None:
-    """A directory of the guest's with all in it; absent is success. Links are not followed."""
-    try:
-        with os.scandir(path) as entries:
-            found = list(entries)
-    except FileNotFoundError:
-        return
-    for entry in found:
-        if entry.is_dir(follow_symlinks=False):
-            remove_tree(entry.path)
-        else:
-            with suppress(FileNotFoundError):
-                os.unlink(entry.path)
-    with suppress(FileNotFoundError):
-        os.rmdir(path)

@@ -197,13 +197,13 @@ def _broadcast(entry: _Entry, name: str, data: bytes) -> None:
             _leave(entry, stream)
             continue
         stream.send(message)
-        if stream.is_congested:
+        if stream.congestion.is_on:
             entry.process.pause_output()
-            stream.when_drained(lambda: _resume(entry))
+            stream.congestion.when_over(lambda: _resume(entry))
 
 
 def _resume(entry: _Entry) -> None:
-    if not any(stream.is_congested for stream in entry.listeners):
+    if not any(stream.congestion.is_on for stream in entry.listeners):
         entry.process.resume_output()
 
 

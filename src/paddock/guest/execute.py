@@ -8,9 +8,9 @@ from collections.abc import Awaitable
 from typing import Callable
 
 from . import fields
+from .body import Disconnected
 from .connect import INPUT_LIMIT, Call, Message, unary
 from .errors import invalid
-from .http import Disconnected
 from .process import Process
 from .state import GuestState
 

@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator, Awaitable
 from typing import Callable
 
 from . import multipart, paths
+from .body import Disconnected
 from .connect import Call, Message, dump
 from .environment import decode
 from .errors import GuestError, from_os_error, invalid
-from .http import Disconnected, Exchange
+from .http import Exchange
 from .query import parse_query
 from .state import GuestState
 from .upload import Upload

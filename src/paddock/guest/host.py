@@ -38,7 +38,7 @@ async def usage(call: Call, message: Message) -> Message:
         "streams": state.streams,
         "lastActivityAt": state.last_activity,
         "defaultUser": state.default_account.name,
-        "defaultUserMissing": state.accounts.find(state.default_user) is None,
+        "defaultUserMissing": state.accounts.find(state.default_user) != state.default_account,
     }
     return {name: value for name, value in found.items() if value is not None}
 

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable
 from typing import Any, Callable
 
 import h11
 
+from .body import Congestion, Disconnected, Incoming
 from .errors import GuestError
 
 _HEADER_LIMIT = 64 << 10
-_BODY_BUFFER = 256 << 10
-_DISCARD_LIMIT = 16 << 20
 _WRITE_BUFFER = 256 << 10
 _MOST_CONNECTIONS = 8192
-
-
-class Disconnected(Exception):
-    """The client went away."""
 
 
 class Exchange:
@@ -33,14 +27,8 @@ class Exchange:
         self.headers = {
             name.decode("ascii"): value.decode("latin-1") for name, value in request.headers
         }
-        self.raw_headers = request.headers
         self.trusted = connection.trusted
-        self._body: deque[bytes] = deque()
-        self._buffered = 0
-        self._body_ended = False
-        self._wake: asyncio.Future[None] | None = None
-        self.discarding = False
-        self._discarded = 0
+        self.body = Incoming(connection.pause_reading, connection.resume_reading)
         self.responding = False
         self.on_disconnect: Callable[[], object] | None = None
 
@@ -50,19 +38,8 @@ class Exchange:
 
     async def read(self) -> bytes:
         """The next piece of the request's body; empty at its end."""
-        while not self._body:
-            if self._body_ended:
-                return b""
-            if not self.is_connected:
-                raise Disconnected
-            self._connection.ask_for_body()
-            self._wake = asyncio.get_running_loop().create_future()
-            await self._wake
-        data = self._body.popleft()
-        self._buffered -= len(data)
-        if self._buffered < _BODY_BUFFER:
-            self._connection.resume_reading()
-        return data
+        self._connection.ask_for_body()
+        return await self.body.read()
 
     async def read_all(self, limit: int) -> bytes:
         pieces: list[bytes] = []
@@ -102,52 +79,23 @@ class Exchange:
         self._connection.send(h11.EndOfMessage())
 
     @property
-    def is_congested(self) -> bool:
-        return self._connection.congested
+    def congestion(self) -> Congestion:
+        return self._connection.congestion
 
     async def drain(self) -> None:
         """Wait until the client has taken most of what was written; Disconnected if it left."""
-        await self._connection.drain()
-
-    def when_drained(self, callback: Callable[[], None]) -> None:
-        """Call once, when the client has caught up or has left."""
-        self._connection.when_drained(callback)
+        await self._connection.congestion.wait()
+        if not self.is_connected:
+            raise Disconnected
 
     def abort(self) -> None:
         """Break the connection: the only way to say that a body already begun is not whole."""
         self._connection.abort()
 
-    def feed(self, data: bytes) -> None:
-        if self.discarding:
-            self._discarded += len(data)
-            if self._discarded > _DISCARD_LIMIT:
-                self._connection.abort()
-            return
-        self._body.append(data)
-        self._buffered += len(data)
-        if self._buffered >= _BODY_BUFFER:
-            self._connection.pause_reading()
-        self._notify()
-
-    def feed_end(self) -> None:
-        self._body_ended = True
-        self._notify()
-
-    def discard_rest(self) -> None:
-        """Whatever the client still sends is taken, so that the connection can be used again."""
-        self.discarding = True
-        self._body.clear()
-        self._buffered = 0
-        self._connection.resume_reading()
-
     def disconnected(self) -> None:
-        self._notify()
+        self.body.cut_off()
         if self.on_disconnect is not None:
             self.on_disconnect()
-
-    def _notify(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
 
 
 Handler = Callable[[Exchange], Awaitable[None]]
@@ -172,8 +120,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._exchange: Exchange | None = None
         self._reading_paused = False
-        self.congested = False
-        self._drained: list[Callable[[], None]] = []
+        self.congestion = Congestion()
         self.last_used = 0.0
 
     @property
@@ -196,8 +143,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._open_ones.discard(self)
-        self.congested = False
-        self._wake_writers()
+        self.congestion.end()
         if self._exchange is not None:
             self._exchange.disconnected()
 
@@ -209,11 +155,10 @@ class Connection(asyncio.Protocol):
         return False
 
     def pause_writing(self) -> None:
-        self.congested = True
+        self.congestion.begin()
 
     def resume_writing(self) -> None:
-        self.congested = False
-        self._wake_writers()
+        self.congestion.end()
 
     def pause_reading(self) -> None:
         if not self._reading_paused and self._transport is not None:
@@ -236,19 +181,6 @@ class Connection(asyncio.Protocol):
         if data:
             self._transport.write(data)
 
-    async def drain(self) -> None:
-        if self._transport is None:
-            raise Disconnected
-        if self.congested:
-            waiter = asyncio.get_running_loop().create_future()
-            self.when_drained(lambda: None if waiter.done() else waiter.set_result(None))
-            await waiter
-            if self._transport is None:
-                raise Disconnected
-
-    def when_drained(self, callback: Callable[[], None]) -> None:
-        self._drained.append(callback)
-
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
@@ -256,11 +188,6 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         if self._transport is not None:
             self._transport.close()
-
-    def _wake_writers(self) -> None:
-        waiting, self._drained = self._drained, []
-        for callback in waiting:
-            callback()
 
     def _advance(self) -> None:
         try:
@@ -282,9 +209,10 @@ class Connection(asyncio.Protocol):
             self._exchange = Exchange(self, event)
             self._start(self._serve(self._exchange))
         elif isinstance(event, h11.Data) and self._exchange is not None:
-            self._exchange.feed(bytes(event.data))
+            if not self._exchange.body.feed(bytes(event.data)):
+                self.abort()
         elif isinstance(event, h11.EndOfMessage) and self._exchange is not None:
-            self._exchange.feed_end()
+            self._exchange.body.end()
             self._finish_cycle()
         elif isinstance(event, h11.ConnectionClosed):
             self.close()
@@ -302,7 +230,7 @@ class Connection(asyncio.Protocol):
         if self._http.our_state is h11.SEND_BODY:
             self.abort()  # a handler that gave up half way: the client must not take it for whole
             return
-        exchange.discard_rest()
+        exchange.body.discard()
         self._finish_cycle()
 
     def _finish_cycle(self) -> None:

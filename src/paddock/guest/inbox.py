@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from . import disk, fields, paths, syscalls
 from .connect import Call, Message, dump
 from .errors import GuestError, invalid
+from .removal import remove_now
 from .state import GuestState
 from .users import Account
 
@@ -29,18 +30,20 @@ def make(state: GuestState, key: str, account: Account) -> None:
     """The user's own directory with tmp, new and cur, in one that only the guest may change."""
     disk.make_private(f"{state.config.state_dir}/inboxes", 0o711)
     base = path_of(state, key)
-    for path in (base, *(f"{base}/{name}" for name in ("tmp", "new", "cur"))):
+    inner = [f"{base}/{name}" for name in ("tmp", "new", "cur")]
+    for path in (base, *inner):
         disk.make_private(path)
+    for path in (*inner, base):  # from the inside, so that the user owns nothing half made
         if os.geteuid() == 0:
             os.chown(path, account.uid, account.gid, follow_symlinks=False)
 
 
 def remove(state: GuestState, key: str) -> None:
-    disk.remove_tree(path_of(state, key))
+    remove_now(path_of(state, key))
 
 
 def remove_all(state: GuestState) -> None:
-    disk.remove_tree(f"{state.config.state_dir}/inboxes")
+    remove_now(f"{state.config.state_dir}/inboxes")
 
 
 class Messages:

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Callable
 
-from . import spawn, terminal
+from . import disk, spawn, terminal
 from .children import Exit
 from .pipes import Inlet, Outlet
 from .spawn import Command
@@ -18,7 +18,7 @@ from .tree import Tree, send
 if TYPE_CHECKING:
     from .state import GuestState
 
-_QUIET = 0.1
+_QUIET = 0.2
 _LONGEST_TAIL = 2.0
 _LOOK_EVERY = 0.1
 
@@ -131,7 +131,6 @@ class Process:
         self._ending = self._state.tasks.start(self._end_tree(grace))
 
     def _on_deadline(self) -> None:
-        self._reason = None
         self.end("deadline", self._grace)
 
     async def _end_tree(self, grace: float) -> None:
@@ -226,6 +225,8 @@ class Process:
             self._state.accounting.oom_kills()
         ):
             return "oom"
+        if exit_.code != 0 and disk.is_full(self._state.config.state_dir):
+            return "disk_full"
         return "exited" if exit_.signal is None else "crashed"
 
 

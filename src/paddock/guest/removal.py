@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+from collections.abc import Iterator
 from contextlib import suppress
 
 from . import paths
@@ -14,12 +15,26 @@ _AT_ONCE = 200
 
 async def remove(directory: int, name: bytes) -> None:
     """Remove a name in an open directory and all below it. FileNotFoundError if it is absent."""
+    for count, _ in enumerate(_steps(directory, name)):
+        if count % _AT_ONCE == _AT_ONCE - 1:
+            await asyncio.sleep(0)
+
+
+def remove_now(path: str) -> None:
+    """The same at once, for what is known to be small. Absent is success."""
+    parent, name = os.path.split(path)
+    with suppress(FileNotFoundError), paths.opened(os.fsencode(parent), os.O_PATH) as directory:
+        for _ in _steps(directory, os.fsencode(name)):
+            pass
+
+
+def _steps(directory: int, name: bytes) -> Iterator[None]:
+    """The removal, entry by entry, so that others get their turn in between."""
     if not _is_directory(directory, name):
         os.unlink(name, dir_fd=directory)
         return
     # Each level: where its name stands, the name, the open directory, what is left to do in it.
     levels = [(directory, name, *_open(directory, name))]
-    count = 0
     try:
         while levels:
             parent, own_name, fd, names = levels[-1]
@@ -35,9 +50,7 @@ async def remove(directory: int, name: bytes) -> None:
             else:
                 with suppress(FileNotFoundError):
                     os.unlink(inner, dir_fd=fd)
-            count += 1
-            if count % _AT_ONCE == 0:
-                await asyncio.sleep(0)
+            yield
     finally:
         for level in levels:
             os.close(level[2])

@@ -12,6 +12,7 @@ from .connect import Message
 from .journal import Journal
 from .notify import Change
 from .process import Process
+from .removal import remove_now
 from .spawn import Command
 from .state import GuestState
 from .tasks import warn
@@ -148,7 +149,7 @@ class Run:
             self.process.kill("cancelled")
         for log in self.logs.values():
             log.journal.close()
-        disk.remove_tree(self.directory)
+        remove_now(self.directory)
         self.changed.tell()
 
     def describe(self) -> Message:
@@ -202,6 +203,7 @@ class Run:
             await asyncio.sleep(_RETRY_FULL_DISK)
         for name, data in self._unwritten.items():
             self.logs[name].lose(len(data))
+        self.process = None
         if not self.forgotten:
             self._record(ending.as_dict())
 

@@ -14,6 +14,7 @@ from typing import Callable
 from . import connect, disk, fields, inbox, leftover
 from .connect import Call, Message, Stream, StreamOpener
 from .errors import GuestError, invalid
+from .removal import remove_now
 from .run import Run, Terms
 from .state import GuestState
 
@@ -36,8 +37,9 @@ class Runs:
         self._state = state
         self._directory = f"{state.config.state_dir}/runs"
         self._runs: dict[str, Run] = {}
+        self._load()
 
-    def load(self) -> None:
+    def _load(self) -> None:
         """Take up what a guest before this one left: ended runs as they are, others as lost."""
         disk.make_private(self._directory)
         left_over: dict[int, int] = {}
@@ -45,7 +47,7 @@ class Runs:
             directory = f"{self._directory}/{name}"
             kept = disk.read_json(f"{directory}/run.json")
             if not isinstance(kept, dict):
-                disk.remove_tree(directory)
+                remove_now(directory)
                 continue
             left = kept.pop("process", None)
             run = self._runs[name] = Run(self._state, directory, Terms(**kept))
@@ -60,6 +62,7 @@ class Runs:
             run.forget()
         self._runs.clear()
         inbox.remove_all(self._state)
+        disk.make_private(self._directory)
 
     @property
     def running(self) -> list[Run]:
@@ -189,7 +192,7 @@ class Runs:
             disk.write_json(f"{directory}/run.json", terms.as_dict())
             run.start(command, timeout or None)
         except BaseException:
-            disk.remove_tree(directory)
+            remove_now(directory)
             inbox.remove(state, key)
             raise
         self._runs[key] = run

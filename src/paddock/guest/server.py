@@ -43,10 +43,10 @@ def serve(config: GuestConfig, listener: socket.socket) -> None:
     """
     if not config.packed:
         preload()
-    asyncio.run(_Server(config, listener).run())
+    asyncio.run(Server(config, listener).run())
 
 
-class _Server:
+class Server:
     """Accepts connections and hands their requests to the application."""
 
     def __init__(self, config: GuestConfig, listener: socket.socket) -> None:
@@ -56,23 +56,30 @@ class _Server:
         self._connections: set[Connection] = set()
         self._tasks = Tasks()
         self._application: Application | None = None
+        self._stopped: asyncio.Event | None = None
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
-        stop = asyncio.Event()
+        self._stopped = (
+            asyncio.Event()
+        )  # not before: until 3.10 it belongs to the loop it is made in
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
+            loop.add_signal_handler(number, self.stop)
         self._listener.setblocking(False)
         server = await loop.create_server(self._connect, sock=self._listener, backlog=1024)
         loop.call_later(_LOAD_AFTER if self._config.packed else 0, self._load)
         loop.call_later(_SWEEP_EVERY, self._sweep)
-        await stop.wait()
+        await self._stopped.wait()
         server.close()
         for connection in tuple(self._connections):
             connection.abort()
         if self._application is not None:
             await self._application.close()
         await self._tasks.close()
+
+    def stop(self) -> None:
+        if self._stopped is not None:
+            self._stopped.set()
 
     def _load(self) -> Application:
         if self._application is None:

@@ -74,10 +74,10 @@ class _Ends:
 class Spawner:
     """Starts programs; holds what is the same for all of them."""
 
-    def __init__(self, oom_score_fd: int | None = None) -> None:
+    def __init__(self, oom_score_fd: int | None = None, launcher: Launcher | None = None) -> None:
         self._null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         self._uid = os.geteuid()
-        self._launcher = Launcher(by_fork=_memory_would_be_readable())
+        self._launcher = launcher or Launcher(by_fork=_memory_would_be_readable())
         self._oom_score = _OomScore(oom_score_fd)
         files = resource.getrlimit(resource.RLIMIT_NOFILE)
         raise_file_limit(files)

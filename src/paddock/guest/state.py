@@ -14,6 +14,7 @@ from .children import Children
 from .config import GuestConfig
 from .environment import encode
 from .errors import GuestError, invalid
+from .removal import remove_now
 from .spawn import Command, Spawner
 from .tasks import Tasks, warn
 from .users import ROOT, Account, Accounts
@@ -53,7 +54,6 @@ class GuestState:
             from .run_service import Runs
 
             self._runs = Runs(self)
-            self._runs.load()
         return self._runs
 
     @property
@@ -62,7 +62,6 @@ class GuestState:
             from .supervisor import Supervisor
 
             self._supervisor = Supervisor(self)
-            self._supervisor.load()
         return self._supervisor
 
     def boot(self) -> None:
@@ -83,9 +82,12 @@ class GuestState:
         """It is another sandbox from now on, and the runs were the old one's."""
         if sandbox_id != self.sandbox_id:
             self.sandbox_id = sandbox_id
+            try:
+                self._take_identity()
+            except OSError as error:
+                warn(f"the sandbox's id could not be written down: {error}")
             if self._runs is not None:
                 self._runs.forget_all()
-            self._take_identity()
 
     def _take_identity(self) -> None:
         """A disk that comes from another sandbox brings its runs and inboxes: away with them."""
@@ -93,10 +95,8 @@ class GuestState:
         if disk.read_json(path) == self.sandbox_id:
             return
         for name in ("runs", "inboxes"):
-            disk.remove_tree(f"{self.config.state_dir}/{name}")
+            remove_now(f"{self.config.state_dir}/{name}")
         disk.write_json(path, self.sandbox_id)
-        if self._runs is not None:
-            self._runs.load()
 
     @property
     def running_runs(self) -> int:
@@ -113,8 +113,12 @@ class GuestState:
 
     @property
     def default_account(self) -> Account:
-        """The default user, or root where the image has no such user."""
-        return self.accounts.find(self.default_user) or ROOT
+        """The default user; where there is none, or it cannot be become, whoever the guest is."""
+        wanted = self.accounts.find(self.default_user)
+        own = os.geteuid()
+        if wanted is not None and own in (0, wanted.uid):
+            return wanted
+        return self.accounts.find(str(own)) or ROOT
 
     def account(self, name: str) -> Account:
         """By name; empty means the default user."""

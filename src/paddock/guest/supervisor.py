@@ -11,6 +11,7 @@ from typing import Callable
 from . import connect, disk, fields, leftover
 from .connect import Call, Message, StreamOpener
 from .errors import GuestError, invalid
+from .removal import remove_now
 from .state import GuestState
 from .supervised import Definition, Supervised
 
@@ -27,8 +28,9 @@ class Supervisor:
         self._state = state
         self._directory = f"{state.config.state_dir}/processes"
         self._all: dict[str, Supervised] = {}
+        self._load()
 
-    def load(self) -> None:
+    def _load(self) -> None:
         """Start again what shall run, once what an earlier guest left of it is gone."""
         disk.make_private(self._directory)
         left_over: dict[int, int] = {}
@@ -36,7 +38,7 @@ class Supervisor:
             directory = f"{self._directory}/{name}"
             kept = disk.read_json(f"{directory}/process.json")
             if not isinstance(kept, dict):
-                disk.remove_tree(directory)
+                remove_now(directory)
                 continue
             left_over |= leftover.find(kept.pop("process", None))
             self._all[name] = Supervised(self._state, directory, Definition(**kept))
@@ -96,7 +98,7 @@ class Supervisor:
             await process.stop(self._grace(message))
             process.removed = True
             process.journal.close()
-            disk.remove_tree(process.directory)
+            remove_now(process.directory)
             process.changed.tell()
         return {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import os
 
 _libc = ctypes.PyDLL(None, use_errno=True)
@@ -11,6 +12,7 @@ _libc = ctypes.PyDLL(None, use_errno=True)
 _SYS_OPENAT2 = 437  # on every architecture
 
 _AT_FDCWD = -100
+_TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -25,12 +27,6 @@ IN_CLOEXEC_NONBLOCK = os.O_CLOEXEC | os.O_NONBLOCK
 
 class _OpenHow(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
-
-
-class _OpenPolicy:
-    """Remembers that this kernel has no openat2, so that it is asked once only."""
-
-    available = True
 
 
 def _checked(result: int, path: bytes | None = None) -> int:
@@ -56,19 +52,32 @@ def open_without_magic(
 ) -> int:
     """Open, but through no magic link of /proc (and none at all with RESOLVE_NO_SYMLINKS)."""
     flags |= os.O_CLOEXEC
-    if _OpenPolicy.available:
-        how = _OpenHow(flags, mode if flags & os.O_CREAT else 0, RESOLVE_NO_MAGICLINKS | resolve)
-        at = _AT_FDCWD if dir_fd is None else dir_fd
-        result = _libc.syscall(_SYS_OPENAT2, at, path, ctypes.byref(how), ctypes.sizeof(how))
-        if result >= 0:
-            return int(result)
-        # A kernel before 5.6 and a seccomp profile older than the call both end here.
-        if ctypes.get_errno() not in (errno.ENOSYS, errno.EPERM):
-            _checked(result, path)
-        _OpenPolicy.available = ctypes.get_errno() != errno.ENOSYS
+    if _has_openat2():
+        creates = flags & (os.O_CREAT | _TMPFILE)
+        return _openat2(path, flags, mode if creates else 0, dir_fd, resolve)
     if resolve & RESOLVE_NO_SYMLINKS:
         flags |= os.O_NOFOLLOW
     return os.open(path, flags, mode, dir_fd=dir_fd)
+
+
+@functools.cache
+def _has_openat2() -> bool:
+    """Not on a kernel before 5.6, in gVisor, or under a seccomp profile older than the call.
+
+    Found out once and on its own: to fall back after a refused open would be a way around it.
+    """
+    try:
+        os.close(_openat2(b"/", os.O_PATH | os.O_CLOEXEC, 0, None, 0))
+    except OSError as error:
+        return error.errno not in (errno.ENOSYS, errno.EPERM)
+    return True
+
+
+def _openat2(path: bytes, flags: int, mode: int, dir_fd: int | None, resolve: int) -> int:
+    how = _OpenHow(flags, mode, RESOLVE_NO_MAGICLINKS | resolve)
+    at = _AT_FDCWD if dir_fd is None else dir_fd
+    result = _libc.syscall(_SYS_OPENAT2, at, path, ctypes.byref(how), ctypes.sizeof(how))
+    return _checked(int(result), path)
 
 
 def file_system(fd: int) -> int:

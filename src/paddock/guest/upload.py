@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import stat
+from contextlib import suppress
 
 from . import paths
 from .connect import Message
@@ -76,7 +77,7 @@ class Upload:
         """The upload broke off: leave no new file."""
         if self._created:
             self._created = False
-            with paths.parent_of(self._path) as (directory, name):
+            with suppress(OSError), paths.parent_of(self._path) as (directory, name):
                 os.unlink(name, dir_fd=directory)
         self.close()
 

@@ -66,6 +66,7 @@ async def _conform(
     settings: Settings,
     wish: str,
     terms: cli.Terms,
+    *,
     hear: Callable[[Verdict], None],
     progress: Progress,
 ) -> None:

@@ -17,11 +17,6 @@ from paddock.ports.provider import Finding, Provider, Status
 from paddock.settings import Settings
 
 AUTO = "auto"
-REGISTERED: Mapping[str, str] = {
-    "local": "paddock.adapters.providers.local.provider:LocalProvider",
-    "docker": "paddock.adapters.providers.docker.provider:DockerProvider",
-    **registry.PROVIDERS,
-}
 Look = Callable[[], Awaitable[Sequence[Finding]]]
 
 
@@ -96,7 +91,7 @@ class Opener:
 
     async def open(self, name: str) -> Provider:
         """Without any layer. NotFound, with the names there are, for one that nobody registered."""
-        kind: Any = registry.load(name, REGISTERED)
+        kind: Any = registry.load(name)
         match name:
             case "local":
                 opening = kind.open(self._local, progress=self._progress)

@@ -1,5 +1,6 @@
 """The real `paddock` as a program, on an installation of its own with a template called `tiny`."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -14,10 +15,9 @@ from typing import Any
 import pytest
 
 from paddock.adapters.providers.local.layout import Layout
-from paddock.adapters.providers.local.records import Records
 from paddock.adapters.providers.local.storage import unmount_pool
 from paddock.domain.ids import new_ulid
-from tests.adapters.providers.local import tiny, traces
+from tests.adapters.providers.local import tiny
 
 PADDOCK = (sys.executable, "-m", "paddock")
 RUN_ROOT = Path("/run/paddock-cli-tests")
@@ -82,10 +82,12 @@ class Cli:
         return json.loads(done.stdout)
 
     def left(self) -> list[str]:
-        """The sandboxes of this test that are still there, as their records on disk say."""
-        name, _, value = self.label.partition("=")
-        records = Records(Layout.of(self.data, RUN_ROOT)).all()
-        return [f"local/{each.ref}" for each in records if each.labels.get(name) == value]
+        """The sandboxes of this test that are still there."""
+        return self.listed("--label", self.label)
+
+    def listed(self, *options: str) -> list[str]:
+        found = self.answer("sandbox", "list", "--provider", "local", *options)
+        return [sandbox["ref"] for sandbox in found["sandboxes"]]
 
 
 def _install() -> str:
@@ -100,13 +102,16 @@ def _install() -> str:
 
 def _uninstall(path: str) -> None:
     data = Path(path) / "data"
-    left = traces.look(data, RUN_ROOT)
+    cli = Cli(data)
+    left = cli.listed()
+    if left:
+        cli("sandbox", "rm", *left)
     unmount_pool(data)
     shutil.rmtree(path)
     shutil.rmtree(Layout.of(data, RUN_ROOT).run)
-    assert not left.sandboxes, "sandboxes were left behind"
-    assert not left.processes, "processes were left behind"
-    assert not left.cgroups, "control groups were left behind"
+    with contextlib.suppress(OSError):
+        RUN_ROOT.rmdir()
+    assert not left, "sandboxes were left behind"
 
 
 @pytest.fixture(scope="session")
@@ -123,5 +128,6 @@ def installation(share, need) -> Iterator[Path]:
 def cli(installation: Path) -> Iterator[Cli]:
     made = Cli(installation)
     yield made
+    made.changes = {}
     for ref in made.left():
         made("sandbox", "rm", ref)

@@ -1,6 +1,8 @@
 """The same commands on a real Docker engine, and what an unprivileged user has of one."""
 
+import contextlib
 import json
+import select
 import socket
 import subprocess
 import threading
@@ -11,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from paddock.domain.ids import new_ulid
-from tests.docker_engine import CannotStart, start_engine, stop_engine
+from tests.docker_engine import CannotStart, start_docker, stop_engine
 from tests.interfaces.cli.test_doctor import as_nobody
 
 pytestmark = pytest.mark.timeout(300)
@@ -20,7 +22,7 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture(scope="session")
 def engine(share, need) -> Iterator[str]:
     try:
-        with share("docker-engine", start_engine, stop_engine) as value:
+        with share("docker-engine", start_docker, stop_engine) as value:
             yield value["host"]
     except CannotStart as error:
         need("docker", str(error))
@@ -29,15 +31,16 @@ def engine(share, need) -> Iterator[str]:
 @pytest.fixture
 def docker(cli, engine) -> Iterator:
     """The command line, with an installation of its own on the engine."""
-    cli.changes = {
-        "PADDOCK_PROVIDER": "docker",
-        "PADDOCK_DOCKER__HOST": engine,
-        "PADDOCK_DOCKER__INSTALLATION": f"cli-{new_ulid()}",
-        "PADDOCK_DOCKER__RUN_ROOT": "/run/paddock-cli-tests",
-    }
-    yield cli
-    for sandbox in cli.answer("sandbox", "list")["sandboxes"]:
-        cli("sandbox", "rm", sandbox["ref"])
+    with TemporaryDirectory(prefix="pdk-", dir="/tmp") as run_root:
+        cli.changes = {
+            "PADDOCK_PROVIDER": "docker",
+            "PADDOCK_DOCKER__HOST": engine,
+            "PADDOCK_DOCKER__INSTALLATION": f"cli-{new_ulid()}",
+            "PADDOCK_DOCKER__RUN_ROOT": run_root,
+        }
+        yield cli
+        for sandbox in cli.answer("sandbox", "list")["sandboxes"]:
+            cli("sandbox", "rm", sandbox["ref"])
     _forget_images(engine)
 
 
@@ -91,6 +94,7 @@ def open_socket(engine) -> Iterator[str]:
         listener.listen()
         threading.Thread(target=_relay_all, args=(listener, engine), daemon=True).start()
         yield f"unix://{directory}/s"
+        listener.shutdown(socket.SHUT_RDWR)
 
 
 def _relay_all(listener: socket.socket, engine: str) -> None:
@@ -99,16 +103,18 @@ def _relay_all(listener: socket.socket, engine: str) -> None:
             here, _ = listener.accept()
         except OSError:
             return
-        there = socket.socket(socket.AF_UNIX)
+        threading.Thread(target=_relay, args=(here, engine), daemon=True).start()
+
+
+def _relay(here: socket.socket, engine: str) -> None:
+    with here, socket.socket(socket.AF_UNIX) as there, contextlib.suppress(OSError):
         there.connect(engine.removeprefix("unix://"))
-        for source, target in ((here, there), (there, here)):
-            threading.Thread(target=_relay, args=(source, target), daemon=True).start()
-
-
-def _relay(source: socket.socket, target: socket.socket) -> None:
-    while data := source.recv(65536):
-        target.sendall(data)
-    target.close()
+        other = {here: there, there: here}
+        while True:
+            for ready in select.select([here, there], [], [])[0]:
+                if not (data := ready.recv(65536)):
+                    return
+                other[ready].sendall(data)
 
 
 @pytest.mark.proves("I3", "P5")

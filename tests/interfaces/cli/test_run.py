@@ -94,7 +94,7 @@ def test_an_interrupt_at_any_moment_leaves_nothing(cli, delay):
     time.sleep(delay)
     os.killpg(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=30)
-    assert process.returncode in (130, -signal.SIGINT)
+    assert process.returncode in (130, -signal.SIGINT), said
     assert b"Traceback" not in said
     assert cli.left() == []
 

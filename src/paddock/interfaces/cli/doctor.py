@@ -27,7 +27,7 @@ _IMAGE = "docker.io/library/python:3-slim"
 @output_options
 @pass_invocation
 def doctor(
-    invocation: Invocation, provider: str, conformance: str | None, template: str, image: str
+    invocation: Invocation, /, provider: str, conformance: str | None, *, template: str, image: str
 ) -> int:
     """Say whether sandboxes can run here.
 
@@ -89,7 +89,7 @@ def _conform(invocation: Invocation, provider: str, template: str, image: str) -
 
     with Display() as display:
         terms = Terms(template, image)
-        run_async(invocation.tools.conform(provider, terms, hear, display.tell))
+        run_async(invocation.tools.conform(provider, terms, hear=hear, progress=display.tell))
     failed = [verdict for verdict in verdicts if verdict.fault]
     if invocation.json:
         listed = [asdict(verdict) for verdict in verdicts]

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import click
@@ -120,25 +120,34 @@ async def _sandbox(
         yield opened, replace(ref, provider=opened.provider.name)
 
 
-async def _each(
-    invocation: Invocation, names: Sequence[str], provider: str, verb: Verb, done: str
-) -> int:
-    """Do it to every one; what fails is said, and the rest is done nevertheless."""
-    code, finished = 0, []
-    for name, refs in references.by_provider(names, provider):
-        async with _opened(invocation, name) as opened:
-            for ref in (replace(each, provider=opened.provider.name) for each in refs):
-                try:
-                    await verb(opened.provider, ref)
-                except PaddockError as error:
-                    code = say(error, as_json=invocation.json)
-                    continue
-                finished.append(references.shown(ref))
-                if not invocation.json:
-                    click.echo(f"{finished[-1]} {done}")
-    if invocation.json:
-        print_json({"sandboxes": finished, "done": done})
-    return code
+@dataclass
+class _Batch:
+    """One thing done to several sandboxes: what fails is said, and the rest is done all the same."""
+
+    invocation: Invocation
+    verb: Verb
+    done: str
+    code: int = 0
+    finished: list[str] = field(default_factory=list)
+
+    async def run(self, names: Sequence[str], provider: str) -> int:
+        for name, refs in references.by_provider(names, provider):
+            async with _opened(self.invocation, name) as opened:
+                for ref in refs:
+                    await self._do(opened.provider, replace(ref, provider=opened.provider.name))
+        if self.invocation.json:
+            print_json({"sandboxes": self.finished, "done": self.done})
+        return self.code
+
+    async def _do(self, provider: Provider, ref: Ref) -> None:
+        try:
+            await self.verb(provider, ref)
+        except PaddockError as error:
+            self.code = say(error, as_json=self.invocation.json)
+            return
+        self.finished.append(references.shown(ref))
+        if not self.invocation.json:
+            click.echo(f"{references.shown(ref)} {self.done}")
 
 
 def _verb(name: str, done: str, verb: Verb, text: str) -> None:
@@ -150,7 +159,7 @@ def _verb(name: str, done: str, verb: Verb, text: str) -> None:
     @output_options
     @pass_invocation
     def act(invocation: Invocation, names: Sequence[str], provider: str) -> int:
-        return run_async(_each(invocation, names, provider, verb, done))
+        return run_async(_Batch(invocation, verb, done).run(names, provider))
 
 
 _verb("stop", "stopped", lambda p, ref: p.stop(ref), "End what runs in it; the disk is kept.")
@@ -173,7 +182,7 @@ def rm(invocation: Invocation, names: Sequence[str], provider: str, force: bool)
             await place.observe(ref)
         await place.destroy(ref)
 
-    return run_async(_each(invocation, names, provider, remove, "removed"))
+    return run_async(_Batch(invocation, remove, "removed").run(names, provider))
 
 
 @sandbox.command()

@@ -77,7 +77,7 @@ class Conform(Protocol):
     """Runs the conformance suite against a provider; `hear` is told of each check as it ends."""
 
     async def __call__(
-        self, provider: str, terms: "Terms", hear: Callable[[Verdict], None], progress: Progress
+        self, provider: str, terms: "Terms", *, hear: Callable[[Verdict], None], progress: Progress
     ) -> None: ...
 
 

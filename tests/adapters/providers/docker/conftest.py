@@ -16,33 +16,47 @@ import pytest
 from paddock.adapters.providers.docker.address import EngineAddress
 from paddock.adapters.providers.docker.config import DockerConfig
 from paddock.adapters.providers.docker.engine import Engine
-from paddock.adapters.providers.docker.images import Images, ImageSource, TemplateImage
+from paddock.adapters.providers.docker.images import Images, TemplateImage
 from paddock.adapters.providers.docker.names import Names
 from paddock.adapters.providers.docker.provider import DockerProvider
 from paddock.adapters.providers.docker.records import Defaults
 from paddock.domain.errors import NotFound
 from paddock.domain.ids import new_ulid
+from paddock.wiring import images
 from tests.adapters.providers.docker import leftovers
 from tests.adapters.providers.local import tiny
-from tests.docker_engine import CannotStart, start_engine, stop_engine
+from tests.docker_engine import CannotStart, start_docker, start_podman, stop_engine
+from tests.engines import local_config
 
 BASE, TINY = "base", "tiny"
-ROOTS = {BASE: "PADDOCK_TEST_ROOTFS", TINY: "PADDOCK_TEST_TINY"}
-"""Templates by name, and the variables that say where their files are; a program started by a test
-finds them there as well."""
+BASE_ROOT, TINY_ROOT = "PADDOCK_TEST_ROOTFS", "PADDOCK_TEST_TINY"
+"""Variables that name the directories of their files."""
 
 
 async def source(template: str) -> TemplateImage:
-    """What the store of templates is to the provider, from the directories of this test run."""
-    root = os.environ.get(ROOTS.get(template, ""), "")
-    if not root:
+    """What the store of templates is to the provider, under the names of this test run."""
+    files = {BASE: _base_files, TINY: _tiny_files}.get(template)
+    if files is None:
         raise NotFound(f"there is no template {template!r} in the tests")
-
-    @asynccontextmanager
-    async def files() -> AsyncIterator[Path]:
-        yield Path(root)
-
     return TemplateImage(Defaults(template, {"TEMPLATE": template}), f"test-{template}", files)
+
+
+@asynccontextmanager
+async def _tiny_files() -> AsyncIterator[Path]:
+    yield Path(os.environ[TINY_ROOT])
+
+
+@asynccontextmanager
+async def _base_files() -> AsyncIterator[Path]:
+    """A directory of the operator's, or what the local provider's own tests are made of."""
+    if root := os.environ.get(BASE_ROOT):
+        yield Path(root)
+        return
+    async with images.from_store(local_config(), lambda _text, _fraction: None) as store:
+        found = await store(BASE)
+        assert found.files is not None
+        async with found.files() as files:
+            yield files
 
 
 @dataclass
@@ -80,35 +94,49 @@ class Installation:
 
 @pytest.fixture(scope="session")
 def engine_host(share: Any, need: Any) -> Iterator[str]:
-    """Where a real engine listens."""
+    """Where a real Docker listens."""
     try:
-        with share("docker-engine", start_engine, stop_engine) as value:
+        with share("docker-engine", start_docker, stop_engine) as value:
             yield value["host"]
     except CannotStart as error:
         need("docker", str(error))
 
 
 @pytest.fixture(scope="session")
-def tiny_root(engine_host: str, share: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A root file system of one program, without Python; imported once for all workers."""
+def podman_host(share: Any, need: Any) -> Iterator[str]:
+    """Where a real Podman listens."""
+    try:
+        with share("podman-engine", start_podman, stop_engine) as value:
+            yield value["host"]
+    except CannotStart as error:
+        need("podman", str(error))
+
+
+@pytest.fixture(scope="session")
+def tiny_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root file system of one program, without Python; programs started by tests find it too."""
     root = tiny.build(tmp_path_factory.mktemp("tiny") / "root")
-    os.environ[ROOTS[TINY]] = str(root)
+    os.environ[TINY_ROOT] = str(root)
     return root
 
 
 @pytest.fixture(scope="session")
-def base_image(engine_host: str, share: Any, need: Any) -> Iterator[str]:
+def base_image(engine_host: str, share: Any) -> Iterator[str]:
     """The template `base` on the engine, with Python; imported once for all workers."""
-    if not os.environ.get(ROOTS[BASE]):
-        need("a root file system with Python", f"set {ROOTS[BASE]} to a directory that holds one")
-    with share("docker-base", lambda: _import(engine_host, BASE, source), lambda _: None) as name:
+    with share("docker-base", lambda: _import(engine_host), lambda _: None) as name:
         yield name
 
 
-def _import(host: str, template: str, found: ImageSource) -> str:
+@pytest.fixture(scope="session")
+def podman_base_image(podman_host: str, share: Any) -> Iterator[str]:
+    with share("podman-base", lambda: _import(podman_host), lambda _: None) as name:
+        yield name
+
+
+def _import(host: str) -> str:
     async def work() -> str:
         async with Engine(EngineAddress.parse(host)) as engine:
-            return (await Images(engine, Names("tests"), found).template(template)).image
+            return (await Images(engine, Names("tests"), source).template(BASE)).image
 
     with ThreadPoolExecutor(1) as pool:  # the session's own loop may be running
         return pool.submit(asyncio.run, work()).result()

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -29,18 +30,24 @@ CLAIMS = Capabilities(
 Open = Callable[[], Awaitable[DockerProvider]]
 
 
-class DockerConformance:
-    """What both forms share: an installation of its own for each class."""
+class EngineConformance(ProviderConformance):
+    """What all of them share: an installation of its own for each class."""
 
     guest: ClassVar[Literal["joined", "packed"]]
+    engine: ClassVar[tuple[str, str]] = ("engine_host", "base_image")
+    """The fixtures that give its address and put the template on it."""
+    terms = Terms(template=BASE, image="docker:paddock/base:test-base")
+    claims = CLAIMS
 
     @pytest.fixture(scope="class")
     @classmethod
     async def open_provider(
-        cls, engine_host: str, base_image: str, short_directory: Path
+        cls, request: pytest.FixtureRequest, need: Any, short_directory: Path
     ) -> AsyncIterator[Open]:
-        del base_image
-        installation = Installation(engine_host, short_directory)
+        if cls.guest == "joined" and os.geteuid() != 0:
+            need("root", "a guest is joined by root on the engine's own host")
+        host, _ = (request.getfixturevalue(name) for name in cls.engine)
+        installation = Installation(host, short_directory)
 
         async def open_it() -> DockerProvider:
             return await DockerProvider.open(installation.config(guest=cls.guest), source)
@@ -50,19 +57,22 @@ class DockerConformance:
         assert await installation.left() == {}
 
 
-class TestJoined(DockerConformance, ProviderConformance):
+class TestJoined(EngineConformance):
     guest = "joined"
-    terms = Terms(template=BASE, image="docker:paddock/base:test-base")
-    claims = CLAIMS
-
-    @pytest.fixture(scope="class", autouse=True)
-    @classmethod
-    def root_only(cls, need: Any) -> None:
-        if os.geteuid() != 0:
-            need("root", "a guest is joined by root on the engine's own host")
 
 
-class TestPacked(DockerConformance, ProviderConformance):
+class TestPacked(EngineConformance):
     guest = "packed"
-    terms = Terms(template=BASE, image="docker:paddock/base:test-base")
-    claims = CLAIMS
+
+
+@pytest.mark.slow
+class TestPodman(EngineConformance):
+    guest = "joined"
+    engine = ("podman_host", "podman_base_image")
+    terms = Terms(template=BASE, image="docker:localhost/paddock/base:test-base")
+    claims = replace(CLAIMS, live_egress=False)
+
+
+@pytest.mark.slow
+class TestPodmanPacked(TestPodman):
+    guest = "packed"

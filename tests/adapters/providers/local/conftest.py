@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from paddock.adapters.providers.local.config import LocalConfig
+from paddock.adapters.providers.local.layout import Layout
 from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.adapters.providers.local.storage import unmount_pool
 from paddock.domain.template import SourceKind, Template, TemplateSource
@@ -23,6 +24,10 @@ class Installation:
 
     data_dir: Path
     pool_size_mib: int = 20480
+
+    @property
+    def layout(self) -> Layout:
+        return Layout.of(self.data_dir)
 
     def config(self, **changes: Any) -> LocalConfig:
         return LocalConfig(data_dir=self.data_dir, pool_size_mib=self.pool_size_mib, **changes)

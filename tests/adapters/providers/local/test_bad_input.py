@@ -119,7 +119,7 @@ async def test_a_corrupt_record_is_named_and_harms_nobody_else(
     async with installation.opened() as provider:
         good = await provider.create("good", SandboxSpec(template="tiny"))
         bad = await provider.create("bad", SandboxSpec(template="tiny"))
-    record = installation.data_dir / "sandboxes" / bad.ref.id / "state.json"
+    record = installation.layout.record(bad.ref.id)
     original = record.read_bytes()
     record.write_bytes(original[: len(original) // 2])
 

@@ -229,6 +229,6 @@ async def test_a_template_of_a_snapshot_starts_with_its_files(installation: Inst
 async def test_records_can_be_read_by_people(installation: Installation) -> None:
     async with installation.opened() as provider:
         seen = await provider.create("k", replace(TINY, labels={"team": "a"}))
-    path = installation.data_dir / "sandboxes" / seen.ref.id / "state.json"
+    path = installation.layout.record(seen.ref.id)
     assert path.stat().st_mode & 0o777 == 0o600
     assert json.loads(path.read_text())["labels"] == {"team": "a"}

@@ -129,9 +129,9 @@ class Engine:
         except ValueError as error:
             raise Broken(f"the engine's answer, asked to {what}, is not JSON") from error
 
-    async def fetch(self, path: str, what: str, *, query: Query) -> bytes:
+    async def fetch(self, path: str, what: str, *, query: Query, timeout: float = _CALL_S) -> bytes:
         """The answer as it is."""
-        async with self._answer("GET", path, what, query=query) as answer:
+        async with self._answer("GET", path, what, query=query, timeout=timeout) as answer:
             return await _read(answer, what)
 
     async def send(

@@ -1,6 +1,7 @@
 """The running part of a sandbox: start it, bring its guest in, end it, say why it ended."""
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,6 +22,10 @@ from paddock.guest_client import Guest
 
 _GRACE_S = 10.0
 _ANSWERS_WITHIN_S = 30.0
+_EVENTS_S = 3.0
+_HEARSAY_S = 0.3
+"""How much later than the end of a container the engine may hear of its cause."""
+_KILLED = 137
 _ENDED_FROM_OUTSIDE = (0, 143, 255)
 """Exit codes of a first process that was asked to end, or whose end nobody saw: the engine or the
 host went down. By itself it never ends so."""
@@ -132,13 +137,30 @@ class Machines:
     async def why_ended(self, container: Container) -> tuple[Reason, str]:
         if (note := await self.notes.read(container.id)) is not None:
             return note.reason, note.detail
-        if container.oom_killed:
+        if container.oom_killed or await self._was_short_of_memory(container):
             return Reason.OOM, "the kernel was out of memory for it"
         host_restarted = container.record.guest == JOINED and container.started_at < _booted_at()
         if container.exit_code in _ENDED_FROM_OUTSIDE or host_restarted:
             detail = "the engine or its host went down, or somebody stopped it there"
             return Reason.PROVIDER_LOST, detail
         return Reason.CRASHED, f"its first process ended with {container.exit_code}"
+
+    async def _was_short_of_memory(self, container: Container) -> bool:
+        """An engine that hears of the end before it hears of the cause does not write it down."""
+        if container.exit_code != _KILLED:
+            return False
+        query: dict[str, str | int] = {
+            "since": int(container.started_at),
+            "until": f"{time.time() + _HEARSAY_S:.6f}",
+            "filters": json.dumps({"container": [container.id], "event": ["oom"]}),
+        }
+        try:
+            heard = await self.engine.fetch(
+                "events", "tell what happened", query=query, timeout=_EVENTS_S
+            )
+        except PaddockError:
+            return False
+        return bool(heard.strip())
 
     async def aclose(self) -> None:
         await self.packed.aclose()

@@ -163,20 +163,21 @@ class Tunnel:
             )
         return int(self._servers[target].sockets[0].getsockname()[1])
 
-    def _serving(self, target: str) -> Callable[[_Reader, _Writer], Awaitable[None]]:
-        async def serve(reader: _Reader, writer: _Writer) -> None:
-            task = asyncio.current_task()
-            assert task is not None
+    def _serving(self, target: str) -> Callable[[_Reader, _Writer], None]:
+        def accept(reader: _Reader, writer: _Writer) -> None:
+            task = asyncio.create_task(self._serve(target, reader, writer))
             self._clients.add(task)
-            try:
-                await (await self._connected()).carry(target, reader, writer)
-            except PaddockError:
-                writer.transport.abort()  # the client sees a broken connection, and asks again
-            finally:
-                self._clients.discard(task)
-                writer.close()
+            task.add_done_callback(self._clients.discard)
 
-        return serve
+        return accept
+
+    async def _serve(self, target: str, reader: _Reader, writer: _Writer) -> None:
+        try:
+            await (await self._connected()).carry(target, reader, writer)
+        except PaddockError:
+            writer.transport.abort()  # the client sees a broken connection, and asks again
+        finally:
+            writer.close()
 
     async def _connected(self) -> Line:
         async with self._connecting:

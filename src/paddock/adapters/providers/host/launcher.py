@@ -1,14 +1,13 @@
-"""The launcher: a small root process that starts runtimes and forks guests.
+"""The launcher: a small root process that starts runtimes and has guests forked.
 
 It lives in a mount namespace of its own (the host's later mounts arrive, its own never leave), so
 that what it mounts for a sandbox is seen by nobody else and is gone when it ends; crun, which
 refuses hosts with cgroup v1 and v2 side by side, sees only the one with the controllers there. It
-is a single thread around one poll(2), because it forks. Requests and answers are JSON packets on
+is a single thread around one poll(2). Requests and answers are JSON packets on
 the socket it was started with; end of file means that the control plane is gone, and it follows.
 """
 
 import contextlib
-import gc
 import json
 import os
 import select
@@ -20,7 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from paddock.adapters.providers.host import join, mounts, seccomp, syscalls
+from paddock.adapters.providers.host import mounts, seccomp, syscalls, zygote
+from paddock.guest.rehearsal import rehearse
 from paddock.guest.server import preload
 
 _PACKET = 1 << 20
@@ -43,7 +43,7 @@ class Launcher:
     """The state of the process: who is being waited for."""
 
     control: socket.socket
-    filter: bytes
+    zygote: socket.socket
     mounter: mounts.Mounter
     programs: dict[int, _Program] = field(default_factory=dict)
     reports: dict[int, int] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Launcher:
                 case "run":
                     self._start(request, **message)
                 case "join":
-                    self._join(request, socket.socket(fileno=fds.pop()), **message)
+                    self._join(request, fds[0], message)
                 case "idmap":
                     self.mounter.show_mapped(**message)
                     self._answer(request)
@@ -131,21 +131,13 @@ class Launcher:
             raise
         self.programs[pid] = _Program(request, output, time.monotonic() + timeout, undo)
 
-    def _join(self, request: int, listener: socket.socket, **fields: Any) -> None:
-        order = join.Join(
-            pid=fields["pid"],
-            config=fields["config"],
-            capabilities=tuple(fields["capabilities"]),
-            no_new_privs=fields["no_new_privs"],
-            cgroup_procs=tuple(fields["cgroup_procs"]),
-            accounting=fields["accounting"],
-            nofile=fields.get("nofile", 0),
-        )
+    def _join(self, request: int, listener: int, order: dict[str, Any]) -> None:
+        """Have the zygote fork a guest; the guest itself says when it is in."""
         read, write = os.pipe2(os.O_CLOEXEC)
-        with listener:
-            if os.fork() == 0:
-                join.become_guest(order, listener, self.filter, write)
-        os.close(write)
+        try:
+            socket.send_fds(self.zygote, [json.dumps(order).encode()], [listener, write])
+        finally:
+            os.close(write)
         self.reports[read] = request
 
     def _take_report(self, fd: int) -> None:
@@ -207,10 +199,7 @@ def main() -> None:
     if speed == "fast":
         mounter.favour_cgroup_changes()
     preload()
-    program = seccomp.compile_filter()
-    launcher = Launcher(control, program, mounter)
-    gc.collect()
-    gc.freeze()
-    gc.disable()  # a collection would touch, and so copy, every page shared with the guests
+    rehearse()
+    launcher = Launcher(control, zygote.start(seccomp.compile_filter()), mounter)
     control.send(b'{"request": 0}')
     launcher.run()

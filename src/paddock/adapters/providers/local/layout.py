@@ -22,16 +22,21 @@ class Layout:
         return f"paddock/{self.run.name}"
 
     @property
+    def records(self) -> Path:
+        """In the pool, beside what they speak of: where the pool goes, its records go."""
+        return self.data / "pool" / "records"
+
+    @property
     def sandboxes(self) -> Path:
-        return self.data / "sandboxes"
+        return self.records / "sandboxes"
 
     @property
     def snapshots(self) -> Path:
-        return self.data / "snapshots"
+        return self.records / "snapshots"
 
     @property
     def keys(self) -> Path:
-        return self.data / "keys"
+        return self.records / "keys"
 
     @property
     def owners(self) -> Path:
@@ -68,10 +73,8 @@ class Layout:
         for directory in (self.data, self.run):
             directory.mkdir(parents=True, exist_ok=True)
             directory.chmod(0o711)
-        for private in (self.sandboxes, self.snapshots, self.keys, self.owners):
-            private.mkdir(parents=True, exist_ok=True)
-            private.chmod(0o700)
         for directory in (
+            self.owners,
             self.run / "guests",
             self.run / "doors",
             self.run / "locks",
@@ -81,3 +84,9 @@ class Layout:
             directory.chmod(0o700)
         (self.run / "bundles").mkdir(exist_ok=True)
         (self.run / "bundles").chmod(0o711)
+
+    def make_records(self) -> None:
+        """Once the pool is there."""
+        for private in (self.records, self.sandboxes, self.snapshots, self.keys):
+            private.mkdir(exist_ok=True)
+            private.chmod(0o700)

@@ -169,6 +169,7 @@ async def open_parts(config: LocalConfig, on_step: Callable[[str], None]) -> Par
             open_storage, layout.data, driver=config.storage, pool_size_mib=config.pool_size_mib
         )
         undo.callback(storage.close)
+        layout.make_records()
         owner = Owner(layout)
         undo.callback(owner.close)
         launch = LaunchControl(layout.run, inherit=[owner.fd], fast_cgroups=config.fast_cgroups)
