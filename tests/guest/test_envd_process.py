@@ -152,7 +152,8 @@ async def test_the_timeout_of_connect_ends_only_the_stream(raw: Raw) -> None:
 
 
 async def test_input_is_sent_streamed_and_closed(raw: Raw) -> None:
-    async with raw.stream(START, {"process": {"cmd": "cat"}}) as stream:
+    command = {"cmd": "sh", "args": ["-c", "cat; sleep 0.5"]}
+    async with raw.stream(START, {"process": command}) as stream:
         pid = (await stream.next())[1]["event"]["start"]["pid"]
         which = {"process": {"pid": pid}}
         sent = await raw.rpc("process.Process/SendInput", {**which, "input": {"stdin": b64(b"a")}})

@@ -2,11 +2,17 @@
 
 import asyncio
 import json
+import os
 import re
+import shutil
 import struct
+import warnings
+import zipfile
+from pathlib import Path
 
 import pytest
 
+from paddock.guest import pack
 from paddock.guest_client import Guest
 from tests.guest.conftest import StartGuest
 from tests.guest.raw import Raw, frame
@@ -202,6 +208,30 @@ async def test_an_unread_body_without_end_breaks_the_connection_in_time(raw: Raw
         pass
     assert sent < 40
     writer.transport.abort()
+
+
+async def test_a_guest_that_cannot_work_says_so_instead_of_hanging(start_guest: StartGuest) -> None:
+    form = await start_guest()
+    await form.kill()
+    os.unlink(form.base / "run/guest.zip")
+    shutil.copy(_with_fault(form.base), form.base / "run/guest.zip")
+    await form.start()
+    async with Raw(form.address) as raw:
+        assert (await raw("GET", "/health")).status == 204
+        for _ in range(2):
+            answer = await raw("GET", "/envs")
+            assert (answer.status, answer.json()["code"]) == (500, "internal")
+            assert "deliberate" in answer.json()["message"]
+
+
+def _with_fault(directory: Path) -> Path:
+    """A guest whose services fail to load."""
+    target = directory / "faulty.zip"
+    pack.build(str(target), compiled=False)
+    with zipfile.ZipFile(target, "a") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the later one of two equal names counts
+        archive.writestr("paddock/guest/state.py", "raise RuntimeError('deliberate')")
+    return target
 
 
 async def test_nothing_was_said_on_standard_error(start_guest: StartGuest) -> None:

@@ -11,13 +11,12 @@ from collections.abc import Awaitable
 from typing import Callable
 
 from . import auth, connect, syscalls
-from .body import Disconnected
 from .config import GuestConfig
 from .connect import Call
 from .errors import GuestError
 from .http import Exchange
 from .state import GuestState
-from .tasks import Tasks, warn_of
+from .tasks import Tasks
 
 Method = Callable[[Call], Awaitable[None]]
 
@@ -63,11 +62,6 @@ class Application:
             await self._find(exchange)(Call(self._state, exchange))
         except GuestError as error:
             _answer_error(exchange, error)
-        except Disconnected:
-            raise
-        except Exception as error:  # noqa: BLE001 - a fault of ours must not hang its caller
-            warn_of(error)
-            _answer_error(exchange, GuestError("internal", f"the guest has a fault: {error!r}"))
 
     async def close(self) -> None:
         """The guest was told to end: nothing that it started is left behind."""

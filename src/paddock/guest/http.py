@@ -10,6 +10,7 @@ import h11
 
 from .body import Congestion, Disconnected, Incoming
 from .errors import GuestError
+from .tasks import warn_of
 
 _HEADER_LIMIT = 64 << 10
 _WRITE_BUFFER = 256 << 10
@@ -225,6 +226,9 @@ class Connection(asyncio.Protocol):
         except Disconnected:
             self.abort()
             return
+        except Exception as error:  # noqa: BLE001 - a fault of ours must not hang its caller
+            warn_of(error)
+            self._admit(exchange, error)
         if self._transport is None:
             return
         if self._http.our_state is h11.SEND_BODY:
@@ -245,6 +249,13 @@ class Connection(asyncio.Protocol):
         self.last_used = asyncio.get_running_loop().time()
         self.resume_reading()
         asyncio.get_running_loop().call_soon(self._advance)
+
+    def _admit(self, exchange: Exchange, error: Exception) -> None:
+        if self._transport is None or exchange.responding:
+            self.abort()
+            return
+        body = b'{"code":"internal","message":"the guest has a fault: %s"}' % _plain(repr(error))
+        exchange.respond(500, body, ("content-type", "application/json"))
 
     def _refuse(self, error: h11.RemoteProtocolError) -> None:
         if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE) and self._exchange is None:

@@ -9,9 +9,11 @@ import resource
 import signal
 import struct
 import termios
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 
-from . import executable
+from . import executable, syscalls
 from .environment import decode
 from .errors import GuestError, from_os_error, invalid
 from .launch import NUMBER, Launcher, LaunchFailed
@@ -134,7 +136,8 @@ class Spawner:
 
     def _give(self, fd: int, account: Account) -> None:
         if self._uid == 0 and account.uid != 0:
-            os.fchown(fd, account.uid, account.gid)
+            with suppress(PermissionError):  # gVisor's pipes cannot be given away
+                os.fchown(fd, account.uid, account.gid)
 
     def _launch(self, command: Command, path: bytes, streams: tuple[int, int, int]) -> int:
         # The arrays must live until the child has read them, which it has when launch() returns.
@@ -178,7 +181,7 @@ class _Preparation:
         numbers = [n for n in signal.valid_signals() if signal.getsignal(n) is signal.SIG_IGN]
         self._first: list[Step] = [
             (_PREPARE, (NUMBER["setsid"],)),
-            (_PREPARE, (NUMBER["prctl"], _PR_SET_CHILD_SUBREAPER, 1)),
+            *_as_subreaper(),
             *((_PREPARE, (NUMBER["rt_sigaction"], n, default, 0, 8)) for n in numbers),
             (
                 _PREPARE,
@@ -243,11 +246,37 @@ def raise_file_limit(limits: tuple[int, int]) -> None:
 
 def _become(account: Account, groups: ctypes.Array[ctypes.c_uint32]) -> list[Step]:
     gid = account.gid
-    return [
+    steps: list[Step] = [
         (_USER, (NUMBER["setgroups"], len(groups), ctypes.addressof(groups))),
         (_USER, (NUMBER["setresgid"], gid, gid, gid)),
-        (_USER, (NUMBER["setfsuid"], account.uid)),  # the working directory is entered as the user
     ]
+    if _has_setfsuid():  # the working directory is entered as the user
+        steps.append((_USER, (NUMBER["setfsuid"], account.uid)))
+    return steps
+
+
+@cache
+def _has_setfsuid() -> bool:
+    """Asked with an id that is none, which changes nothing; gVisor does not know the call."""
+    return bool(ctypes.PyDLL(None).syscall(NUMBER["setfsuid"], -1) >= 0)
+
+
+def _as_subreaper() -> list[Step]:
+    """What its descendants leave behind stays below the command, where the kernel can do that.
+
+    gVisor's of 2022 cannot, though it lets its first process say so: that one gets them anyway.
+    """
+    if not syscalls.become_subreaper() or _is_gvisor():
+        return []
+    return [(_PREPARE, (NUMBER["prctl"], _PR_SET_CHILD_SUBREAPER, 1))]
+
+
+def _is_gvisor() -> bool:
+    """A kernel that claims to be from 2016 and is none."""
+    return (
+        os.uname().release == "4.4.0"
+        and "#1 SMP Sun Jan 10 15:06:54 PST 2016" in os.uname().version
+    )
 
 
 def _failed(command: Command, path: bytes, step: int, number: int) -> GuestError:

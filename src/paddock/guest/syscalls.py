@@ -38,8 +38,9 @@ def _checked(result: int, path: bytes | None = None) -> int:
     return result
 
 
-def become_subreaper() -> None:
-    _checked(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+def become_subreaper() -> bool:
+    """False where the kernel does not know it, as gVisor's of 2022."""
+    return bool(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
 
 
 def forbid_inspection() -> None:

@@ -1,8 +1,13 @@
 """`paddock sandbox`, `snapshot` and `template`: thin commands, straight on the provider."""
 
 import json
+import os
+import pty
+import subprocess
 
 import pytest
+
+from tests.interfaces.cli.conftest import PADDOCK
 
 
 @pytest.fixture
@@ -114,3 +119,32 @@ def test_a_set_up_that_fails_says_which_command_and_how(cli):
     assert "ended with 3" in error["message"]
     assert "last words" in error["remediation"]
     cli("template", "rm", name)
+
+
+def test_progress_is_a_bar_on_a_terminal_and_never_on_stdout(cli):
+    root = str(cli.data.parent / "root")
+    name = f"bar-{cli.label.removeprefix('test=')[-8:]}"
+    assert cli("template", "add", name, "--from-dir", root, "--setup", "sleep 1").returncode == 0
+    master, slave = pty.openpty()
+    command = [*PADDOCK, "template", "build", name]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=cli.environment, stdout=pipe, stderr=slave) as process:
+        os.close(slave)
+        drawn = _read_to_the_end(master)
+        said = process.stdout.read().decode()
+    assert (process.returncode, said) == (0, f"{name} built\n")
+    assert "━".encode() in drawn
+    assert drawn.endswith(b"\x1b[2K"), "it is not wiped away"
+    cli("template", "rm", name)
+
+
+def _read_to_the_end(terminal: int) -> bytes:
+    pieces = []
+    try:
+        while piece := os.read(terminal, 65536):
+            pieces.append(piece)
+    except OSError:  # how the end of a terminal shows
+        pass
+    finally:
+        os.close(terminal)
+    return b"".join(pieces)

@@ -1,4 +1,4 @@
-"""A command in a sandbox whose streams are this process's own: live, binary-safe, both ways."""
+"""A command in a sandbox, joined to this process's own streams: live, binary-safe, both ways."""
 
 import asyncio
 import contextlib
@@ -6,53 +6,52 @@ import logging
 import os
 import re
 import signal
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
+from dataclasses import replace
 from typing import Any, Self, cast
 
 from paddock.domain.errors import Broken, InvalidRequest, PaddockError, TimedOut, Unauthenticated
 from paddock.domain.guest import CommandResult, GuestAddress
 from paddock.domain.ids import new_ulid
 from paddock.domain.reason import Reason
-from paddock.guest_client import Guest, answers
+from paddock.guest_client import answers
 from paddock.guest_client.commands import Ended, Output, Started, parse_event
 from paddock.guest_client.transport import Transport, encode
 from paddock.interfaces.cli import terminal
 from paddock.interfaces.cli.command import STDERR, STDIN, STDOUT, Wish
-from paddock.interfaces.cli.streams import Reader, Writer
+from paddock.interfaces.cli.streams import Collector, Reader, Sink, Writer
 
 _log = logging.getLogger(__name__)
 
 _LONGEST_S = 7 * 24 * 3600.0
 _KILL_S = 5.0
+_MOST_OUTPUT = 8 << 20
 _START = "process.Process/Start"
 _GRACE_S = 15.0
 """How much later than the guest this side gives up: its own grace, and time to say so."""
 _SIGNALS = {(signal.strsignal(each) or "").lower(): each for each in signal.valid_signals()}
 
 
-async def collect(address: GuestAddress, wish: Wish) -> CommandResult:
-    """To the end, with all of its output, for a program that wants one answer."""
-    given = b""
-    if terminal.is_readable(STDIN) and not terminal.is_terminal(STDIN):
-        given = b"".join([chunk async for chunk in Reader(STDIN).chunks()])
-    async with _explained(), Guest(address) as guest:
-        return await guest.exec(
-            wish.argv,
-            user=wish.user or None,
-            cwd=wish.workdir or None,
-            env=wish.env,
-            stdin=given,
-            timeout=wish.timeout_s or _LONGEST_S,
-        )
-
-
 async def attach(address: GuestAddress, wish: Wish) -> CommandResult:
     """To the end, with its streams joined to ours; killed when this is cancelled or fails."""
+    return await _run(address, wish, Writer(STDOUT), Writer(STDERR))
+
+
+async def collect(address: GuestAddress, wish: Wish) -> CommandResult:
+    """To the end, with its output in the answer, for a program that wants one record."""
+    out, err = Collector(_MOST_OUTPUT), Collector(_MOST_OUTPUT)
+    result = await _run(address, replace(wish, tty=bool(wish.tty)), out, err)
+    cut = out.is_full or err.is_full
+    return replace(result, stdout=bytes(out.data), stderr=bytes(err.data), truncated=cut)
+
+
+async def _run(address: GuestAddress, wish: Wish, out: Sink, err: Sink) -> CommandResult:
     deadline = None if wish.timeout_s is None else wish.timeout_s + _GRACE_S
     async with _explained(), Transport(address) as transport:
         try:
             async with asyncio.timeout(deadline):
-                return await _Attached(transport, wish).run()
+                sinks = {"stdout": out, "pty": out, "stderr": err}
+                return await _Attached(transport, wish, sinks).run()
         except TimeoutError:
             return _ended(124, Reason.DEADLINE)
 
@@ -75,13 +74,12 @@ def _ended(exit_code: int, reason: Reason) -> CommandResult:
 class _Attached:
     """One command and the streams that it shares with us."""
 
-    def __init__(self, transport: Transport, wish: Wish) -> None:
+    def __init__(self, transport: Transport, wish: Wish, sinks: Mapping[str, Sink]) -> None:
         self._transport = transport
         self._wish = wish
+        self._sinks = sinks
         self._terminal = wish.wants_terminal
         self._name = {"process": {"tag": f"cli-{new_ulid()}"}}
-        self._outlets = {"stderr": Writer(STDERR)}
-        self._outlets |= dict.fromkeys(("stdout", "pty"), Writer(STDOUT))
 
     async def run(self) -> CommandResult:
         try:
@@ -105,7 +103,7 @@ class _Attached:
                         beside.begin(self._feed())
                         beside.begin(self._follow_size())
                     case Output(name, data):
-                        await self._outlets[name].write(data)
+                        await self._sinks[name].write(data)
                     case Ended() as end:
                         return _result(end, answers.text(answers.inner(body, "end"), "reason", ""))
         raise Broken("the guest ended the stream of a command without saying how it ended")

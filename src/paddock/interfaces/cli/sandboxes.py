@@ -122,7 +122,7 @@ async def _sandbox(
 
 @dataclass
 class _Batch:
-    """One thing done to several sandboxes: what fails is said, and the rest is done all the same."""
+    """One thing done to several sandboxes: what fails is said, and the rest is still done."""
 
     invocation: Invocation
     verb: Verb

@@ -9,6 +9,7 @@ import os
 import queue
 import threading
 from collections.abc import AsyncIterator
+from typing import Protocol
 
 from paddock.interfaces.cli.failures import ReaderLeft
 
@@ -45,6 +46,26 @@ class Reader:
                 return
             if not chunk:
                 return
+
+
+class Sink(Protocol):
+    """Where output goes; write() returns when there is room for more."""
+
+    async def write(self, data: bytes) -> None: ...
+
+
+class Collector:
+    """Keeps output up to a limit; the rest is let go."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.data = bytearray()
+        self.is_full = False
+
+    async def write(self, data: bytes) -> None:
+        room = self._limit - len(self.data)
+        self.is_full = self.is_full or len(data) > room
+        self.data += data[:room]
 
 
 class Writer:

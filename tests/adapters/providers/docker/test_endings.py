@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,26 +87,48 @@ async def test_one_that_was_restarted_past_us_is_not_taken_for_running(
         assert seen.state is SandboxState.STOPPED
 
 
-@pytest.mark.usefixtures("base_image")
-async def test_a_packed_guest_that_ran_out_of_memory_says_so(installation: Installation) -> None:
-    async with installation.opened(guest="packed") as provider:
+async def test_one_whose_guest_was_killed_for_want_of_memory_says_so(
+    installation: Installation,
+) -> None:
+    async with installation.opened(guest="joined") as provider:
         limits = Resources(memory_mib=48)
-        seen = await provider.create("oom", SandboxSpec(template="base", resources=limits))
-        first, _ = await processes_of(installation.host, seen.ref.id)
+        seen = await provider.create("oom", SandboxSpec(template=TINY, resources=limits))
+        _, (guest_pid,) = await processes_of(installation.host, seen.ref.id)
         async with Guest(await provider.guest(seen.ref)) as guest:
-            eat = "import time; time.sleep(2); kept = [b'x' * (1 << 20) for _ in range(400)]"
-            eating = asyncio.create_task(guest.exec(["python3", "-c", eat], timeout=30))
+            # Memory that belongs to no process, so that nobody else is the greediest.
+            fill = "sleep 2; dd if=/dev/zero of=/dev/shm/big bs=1M count=60"
+            eating = asyncio.create_task(guest.exec(["sh", "-c", fill], timeout=30))
             await asyncio.sleep(1)
-            # As if the guest itself were the greedy one.
-            Path(f"/proc/{first}/oom_score_adj").write_text("1000")
+            Path(f"/proc/{guest_pid}/oom_score_adj").write_text("1000")
             with pytest.raises(PaddockError):
                 await eating
-        for _ in range(100):
-            seen = await provider.observe(seen.ref)
-            if seen.state is SandboxState.STOPPED:
-                break
-            await asyncio.sleep(0.05)
+        seen = await provider.observe(seen.ref)
         assert (seen.state, seen.reason) == (SandboxState.STOPPED, Reason.OOM), seen.detail
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "oom_killed", "reason"),
+    [
+        (137, True, Reason.OOM),
+        (137, False, Reason.CRASHED),
+        (1, False, Reason.CRASHED),
+        (139, False, Reason.CRASHED),
+        (0, False, Reason.PROVIDER_LOST),
+        (143, False, Reason.PROVIDER_LOST),
+        (255, False, Reason.PROVIDER_LOST),
+    ],
+)
+async def test_what_the_engine_knows_of_an_end_becomes_a_reason(
+    installation: Installation, exit_code: int, oom_killed: bool, reason: Reason
+) -> None:
+    async with installation.opened() as provider:
+        seen = await provider.create("ended", SPEC)
+        machines = provider._life.machines
+        running = await provider._life.inspect(seen.ref.id)
+        ended = replace(running, status="exited", exit_code=exit_code, oom_killed=oom_killed)
+        found, detail = await machines.why_ended(ended)
+        assert found is reason
+        assert detail
 
 
 @pytest.mark.proves("P13")

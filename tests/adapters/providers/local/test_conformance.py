@@ -44,8 +44,11 @@ class LocalConformance(ProviderConformance):
     @pytest.fixture(scope="class")
     @classmethod
     def open_provider(cls, need: Need) -> Open:
-        if cls.runtime not in runtime.installed():
+        found = runtime.installed().get(cls.runtime)
+        if found is None:
             need(cls.runtime, "not installed")
+        if why := runtime.outdated(found):
+            need(cls.runtime, why)
 
         async def open_it() -> Provider:
             provider = await LocalProvider.open(local_config(runtime=cls.runtime))

@@ -75,7 +75,11 @@ class JoinedGuests:
         return True
 
     def oom_kills(self, container: Container) -> int:
-        return control_group(container).oom_kills()
+        """While the container runs; afterwards the kernel has forgotten, and the engine knows."""
+        try:
+            return control_group(container).oom_kills()
+        except Broken:
+            return 0
 
     async def forget(self, container: str) -> None:
         self.place.socket(container).unlink(missing_ok=True)

@@ -143,6 +143,8 @@ class Machines:
         if container.exit_code in _ENDED_FROM_OUTSIDE or host_restarted:
             detail = "the engine or its host went down, or somebody stopped it there"
             return Reason.PROVIDER_LOST, detail
+        if container.exit_code == _KILLED:
+            return Reason.CRASHED, "its first process was killed on the engine's host"
         return Reason.CRASHED, f"its first process ended with {container.exit_code}"
 
     async def _was_short_of_memory(self, container: Container) -> bool:

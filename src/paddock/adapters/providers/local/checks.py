@@ -89,7 +89,12 @@ def _runtime(config: LocalConfig) -> Finding:
 
 def _strong_runtime(_: LocalConfig) -> Finding:
     if "runsc" in runtime.installed():
-        return Finding("runtime gVisor", Status.OK, runtime.installed()["runsc"].version)
+        found = runtime.installed()["runsc"]
+        if why := runtime.outdated(found):
+            return Finding(
+                "runtime gVisor", Status.DEGRADED, why, "install a runsc of 2023 or newer"
+            )
+        return Finding("runtime gVisor", Status.OK, found.version)
     return Finding(
         "runtime gVisor",
         Status.DEGRADED,

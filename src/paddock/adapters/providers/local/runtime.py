@@ -52,15 +52,27 @@ def _runsc_options(program: str) -> tuple[str, ...]:
     Only sockets that the sandbox itself makes may be seen from outside, which is how its guest is
     reached. Files are written through to the host, so that a copy of the disk has them.
     """
-    known = subprocess.run([program, "flags"], capture_output=True, text=True, check=False)
-    flags = known.stdout + known.stderr
+    flags = _runsc_flags(program)
     return (
         "--network=none",
         "--host-uds=create",
         "--file-access=shared",
-        f"--platform={'systrap' if 'systrap' in flags else 'ptrace'}",
+        "--platform=systrap",
         *(["--overlay2=none"] if "-overlay2" in flags else []),
     )
+
+
+@cache
+def _runsc_flags(program: str) -> str:
+    known = subprocess.run([program, "flags"], capture_output=True, text=True, check=False)
+    return known.stdout + known.stderr
+
+
+def outdated(runtime: "Runtime") -> str:
+    """Why a runtime that is installed is not used; empty when it is."""
+    if runtime.name == "runsc" and "systrap" not in _runsc_flags(runtime.program):
+        return f"{runtime.version} has no systrap platform, and with ptrace it is not reliable"
+    return ""
 
 
 @cache
@@ -84,6 +96,8 @@ def choose(*wishes: str) -> Runtime:
         if not wish:
             continue
         if wish in known:
+            if why := outdated(known[wish]):
+                raise Unavailable(why, remediation=f"install a newer {wish}, or choose another")
             return known[wish]
         if wish not in PREFERENCE:
             raise InvalidRequest(
@@ -94,12 +108,12 @@ def choose(*wishes: str) -> Runtime:
             f"the runtime {wish} is not installed",
             remediation=f"install it (`apt-get install {wish}`), or choose: {_names(known)}",
         )
-    if not known:
+    if all(outdated(found) for found in known.values()):
         raise Unavailable(
             "no OCI runtime is installed",
             remediation="install one: `apt-get install crun` (or runc)",
         )
-    return next(iter(known.values()))
+    return next(found for found in known.values() if not outdated(found))
 
 
 def _names(known: dict[str, Runtime]) -> str:
