@@ -7,6 +7,7 @@ import pytest
 
 from paddock.domain.errors import InvalidRequest
 from paddock.settings import NOT_SETTINGS, Settings, keys, load, variable
+from tests.repository.checkout import ROOT
 
 
 @pytest.fixture
@@ -175,3 +176,9 @@ def test_every_setting_has_one_name_in_the_environment():
     names = [variable(key) for key, _ in keys()]
     assert len(names) == len(set(names))
     assert variable("local.data_dir") == "PADDOCK_LOCAL__DATA_DIR"
+
+
+def test_every_setting_and_every_other_variable_is_in_the_reference():
+    page = (ROOT / "docs" / "reference" / "settings.md").read_text()
+    assert not [key for key, _ in keys() if f"| `{key}` |" not in page]
+    assert not [name for name in NOT_SETTINGS if f"| `{name}" not in page]

@@ -107,6 +107,20 @@ async def test_the_daemons_of_other_commands_are_left_alone(guest: Guest) -> Non
     await guest.exec(["pkill", "-f", "-daemon"])
 
 
+async def test_a_kill_that_comes_too_late_does_not_take_the_daemons_of_others(guest: Guest) -> None:
+    await guest.exec(["python3", "-c", DAEMON.replace(MARK, "bystander")])
+    # Its program has ended, but it is not done: a child of it still holds its output.
+    for script in ("sleep 654 & true", "setsid sleep 655 & true"):
+        task = asyncio.create_task(guest.exec(["sh", "-c", script]))
+        await asyncio.sleep(0.1)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.sleep(0.5)
+    assert len(await _running(guest, "^bystander")) == 1
+    assert await _running(guest, "^sleep 654") == []
+    await guest.exec(["pkill", "-f", "bystander|sleep 655"])
+
+
 @pytest.mark.proves("E3")
 async def test_a_process_that_forks_away_for_ever_is_caught(guest: Guest) -> None:
     script = f"python3 -c '{COMET}' & sleep 300"

@@ -59,7 +59,7 @@ class Template:
         if not _NAME.fullmatch(self.name):
             raise InvalidRequest(
                 f"template name {self.name!r} is not usable",
-                remediation="use a-z, 0-9, '.', '_' or '-'; at most 63; begin and end with a-z, 0-9",
+                remediation="use a-z, 0-9, '.', '_' or '-'; at most 63; ends are a-z or 0-9",
             )
 
     def digest(self) -> str:

@@ -6,8 +6,11 @@ import asyncio
 import os
 import resource
 import signal
+from collections import deque
 from dataclasses import dataclass
 from typing import Callable
+
+_REMEMBERED = 512
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Children:
 
     def __init__(self) -> None:
         self._waiting: dict[int, OnExit] = {}
+        self._ended: deque[int] = deque(maxlen=_REMEMBERED)
         self.listeners: set[Callable[[], object]] = set()
         """Told after each time that something was reaped."""
 
@@ -54,6 +58,10 @@ class Children:
     def is_ours(self, pid: int) -> bool:
         """A program the guest itself started and has not reaped; not an adopted orphan."""
         return pid in self._waiting
+
+    def was_ours(self, pid: int) -> bool:
+        """The same, or one that was reaped not long ago."""
+        return pid in self._waiting or pid in self._ended
 
     def reap(self) -> None:
         while self._reap_one():
@@ -70,6 +78,7 @@ class Children:
             return False
         on_exit = self._waiting.pop(pid, None)
         if on_exit is not None:
+            self._ended.append(pid)
             on_exit(_exit(status, usage))
         return True
 

@@ -6,6 +6,8 @@ from .children import Children
 from .connect import Message
 from .tree import Tree, read_proc, read_small, snapshot
 
+_NO_ROOT = -1
+
 
 def remember(pid: int) -> Message | None:
     """What to write down of a program, so that it is found again and nothing is taken for it."""
@@ -27,7 +29,7 @@ def find(remembered: object) -> dict[int, int]:
 async def end(children: Children, found: dict[int, int]) -> None:
     if not found:
         return
-    tree = Tree(0, children, found)
+    tree = Tree(_NO_ROOT, children, found)
     try:
         await tree.kill()
     finally:

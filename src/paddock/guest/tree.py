@@ -42,7 +42,7 @@ class Tree:
         """`left_over`: pids and start times of what a guest before this one started."""
         self._root = root
         self._root_ended = False
-        self._adopts = left_over is None
+        self._seen_alive = False
         self._children = children
         self._guest = os.getpid()
         self._members = dict(left_over or {})
@@ -60,15 +60,12 @@ class Tree:
         self._root_ended = self._root_ended or not self._children.is_ours(self._root)
         root = None if self._root_ended else table.get(self._root)
         root_lives = root is not None and not root.is_dead
-        for proc in table.values():
-            if proc.parent != self._guest or self._children.is_ours(proc.pid):
-                continue
-            if root_lives or not self._adopts or self._belongs_to_another(proc):
-                self._strangers.add((proc.pid, proc.start))
-            elif (proc.pid, proc.start) not in self._strangers:
-                self._members[proc.pid] = proc.start
-        if root_lives and root is not None:
+        if root is not None and root_lives:
+            self._seen_alive = True
             self._members[root.pid] = root.start
+        for proc in table.values():
+            if proc.parent == self._guest and not self._children.is_ours(proc.pid):
+                self._judge_orphan(proc, root_lives)
         self._members = {
             p: s for p, s in self._members.items() if p in table and table[p].start == s
         }
@@ -129,8 +126,18 @@ class Tree:
             for pid in children_of(self._root):
                 send(pid, signal.SIGSTOP)
 
-    def _belongs_to_another(self, proc: Proc) -> bool:
-        return proc.session != self._root and self._children.is_ours(proc.session)
+    def _judge_orphan(self, proc: Proc, root_lives: bool) -> None:
+        """Whether something that the guest has adopted came from the program.
+
+        It did if it is still in the program's session, or if it turned up when the program died:
+        which can only be said if we looked before, and no other program is known to be its origin.
+        """
+        key = (proc.pid, proc.start)
+        is_new = self._seen_alive and not root_lives and key not in self._strangers
+        if proc.session == self._root or (is_new and not self._children.was_ours(proc.session)):
+            self._members[proc.pid] = proc.start
+        else:
+            self._strangers.add(key)
 
     def _add_descendants(self, table: dict[int, Proc]) -> None:
         below: dict[int, list[Proc]] = {}

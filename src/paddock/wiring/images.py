@@ -38,7 +38,7 @@ async def from_store(config: LocalConfig, progress: Progress) -> AsyncIterator[I
         if template.setup:
             local = await LocalProvider.open(config, progress=progress)
             try:
-                await local.keep_warm(template.name, 0)
+                await local.prepare(template.name)
             finally:
                 await local.aclose()
         return await store.ensure(template, progress=progress, setup_runner=_built_already)

@@ -112,7 +112,7 @@ class Opener:
         from paddock.adapters.providers.local.provider import LocalProvider
 
         if isinstance(bare, LocalProvider):
-            await bare.keep_warm(template, 0)
+            await bare.prepare(template)
         elif self._source is not None:
             # What the store does not know may be an image that the engine does.
             with suppress(NotFound):

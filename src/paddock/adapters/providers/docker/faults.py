@@ -33,7 +33,9 @@ def of_message(status: int, said: str, what: str) -> PaddockError:
         return kinds[status](text)
     if status < 500:
         return Refused(text)
-    return Broken(text, remediation="the engine's own log says more")
+    rlimit = "error setting rlimit" in said
+    remedy = "set a lower docker.nofile" if rlimit else "the engine's own log says more"
+    return Broken(text, remediation=remedy)
 
 
 def _message(body: bytes) -> str:

@@ -58,6 +58,7 @@ class OpenNetwork:
             if found is None:
                 raise Broken(f"the network {self.names.network} cannot be made")
             await self._fence(found)
+            self.separate()
             return str(found["Id"])
 
     async def attach(self, container: Container) -> None:

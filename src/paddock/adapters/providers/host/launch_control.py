@@ -133,6 +133,7 @@ class LaunchControl:
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
                 cwd="/",
+                start_new_session=True,  # an interrupt at the terminal is for the control plane
             )
         loop = asyncio.get_running_loop()
         ready = loop.create_future()

@@ -187,7 +187,6 @@ def _nothing() -> None:
 
 def main() -> None:
     """Started by LaunchControl with the control socket's number and a directory for mounts."""
-    os.setsid()
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -28,6 +28,7 @@ from paddock.adapters.providers.local.records import (
     SnapshotRecord,
 )
 from paddock.adapters.providers.local.storage import Storage, open_storage
+from paddock.adapters.providers.local.storage.faults import explained
 from paddock.adapters.providers.local.templates import SnapshotParts, TemplateStore
 from paddock.adapters.providers.local.templates.defaults import Defaults
 from paddock.domain.errors import Broken, Conflict, NotFound, Unavailable
@@ -163,7 +164,8 @@ async def open_parts(config: LocalConfig, on_step: Callable[[str], None]) -> Par
     layout = Layout.of(config.data_dir, config.run_root)
     init = find_init(config.init)
     runtime.choose(config.runtime)
-    layout.make()
+    with explained(layout.data):
+        layout.make()
     async with AsyncExitStack() as undo:
         storage = await asyncio.to_thread(
             open_storage, layout.data, driver=config.storage, pool_size_mib=config.pool_size_mib

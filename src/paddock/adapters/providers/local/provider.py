@@ -217,6 +217,10 @@ class LocalProvider:
         plan = self._parts.plan_setup(lower, seed)
         return await run_setup(self._life, plan, commands, self._progress, OPEN)
 
+    async def prepare(self, template: str) -> None:
+        """Build a template unless it is built: it may take minutes, which no create has."""
+        await self._plan(SandboxSpec(template=template))
+
     async def keep_warm(self, template: str, size: int) -> None:
         """Keep this many sandboxes of a template ready; changes take effect at once."""
         self._warm.resize(await self._plan(SandboxSpec(template=template)), size)
