@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
+import os
 import socket
-import tempfile
 
 from .config import GuestConfig
+from .removal import remove_now
 from .server import Server
 
 _ROUNDS = 12  # an instruction is specialised after eight runs
 
 
-def rehearse() -> None:
-    """Leaves nothing behind but warm code."""
-    directory = tempfile.mkdtemp(prefix="paddock-rehearsal-")
+def rehearse(directory: str) -> None:
+    """Leaves nothing behind but warm code. The directory is made, used and removed."""
+    os.makedirs(directory, 0o700, exist_ok=True)
     path = f"{directory}/socket"
     try:
         with socket.socket(socket.AF_UNIX) as listener:
@@ -30,7 +30,7 @@ def rehearse() -> None:
             config = GuestConfig(sandbox_id="rehearsal", user="root", state_dir=directory)
             asyncio.run(_play(Server(config, listener), path))
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        remove_now(directory)
 
 
 async def _play(server: Server, path: str) -> None:

@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import dataclass
 
+PROVIDER = "docker"
 INSTALLATION = "paddock.installation"
 NEW = "-new"
 """What is not whole yet ends so: it is renamed when it is, and swept when it never will be."""

@@ -18,7 +18,7 @@ from paddock.adapters.providers.docker.images import Images, ImageSource
 from paddock.adapters.providers.docker.joined import JoinedGuests
 from paddock.adapters.providers.docker.life import Life, Limits
 from paddock.adapters.providers.docker.machine import Machines
-from paddock.adapters.providers.docker.names import Names
+from paddock.adapters.providers.docker.names import PROVIDER, Names
 from paddock.adapters.providers.docker.network import OpenNetwork, can_fence
 from paddock.adapters.providers.docker.notes import Notes
 from paddock.adapters.providers.docker.packed import PackedGuests
@@ -75,7 +75,7 @@ class Parts:
 
 
 async def open_parts(
-    config: DockerConfig, source: ImageSource, provider: str, on_step: Callable[[str], None]
+    config: DockerConfig, source: ImageSource, on_step: Callable[[str], None]
 ) -> Parts:
     engine = await Engine(EngineAddress.find(config.host)).__aenter__()
     try:
@@ -85,7 +85,7 @@ async def open_parts(
         await engine.aclose()
         raise
     try:
-        life = _life(config, engine, place, source, (provider, on_step))
+        life = _life(config, engine, place, source, on_step=on_step)
     except BaseException:
         place.close()
         await engine.aclose()
@@ -107,16 +107,16 @@ def _life(
     engine: Engine,
     place: Place,
     source: ImageSource,
-    said: tuple[str, Callable[[str], None]],
+    *,
+    on_step: Callable[[str], None],
 ) -> Life:
-    provider, on_step = said
     names = Names(config.installation)
     nofile = _nofile(config, engine)
     fenced = not why_not_joined(engine) and can_fence()
     network = OpenNetwork(engine, names, config.open_subnet, fenced)
     notes = Notes(engine, names)
     return Life(
-        provider=provider,
+        provider=PROVIDER,
         engine=engine,
         names=names,
         place=place,

@@ -5,12 +5,13 @@ import contextlib
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 
 from paddock.adapters.providers.docker import checks, reconcile, usage
 from paddock.adapters.providers.docker.config import DockerConfig
 from paddock.adapters.providers.docker.images import Base, ImageSource, no_templates
 from paddock.adapters.providers.docker.life import Life
-from paddock.adapters.providers.docker.names import NEW
+from paddock.adapters.providers.docker.names import NEW, PROVIDER
 from paddock.adapters.providers.docker.opening import Parts, open_parts
 from paddock.adapters.providers.docker.place import Turns
 from paddock.adapters.providers.docker.records import Container
@@ -49,7 +50,20 @@ def _unobserved(_step: str) -> None:
 class DockerProvider:
     """Sandboxes as containers. Made by `DockerProvider.open`, ended by `aclose`."""
 
-    name = "docker"
+    name = PROVIDER
+    CAPABILITIES = Capabilities(
+        isolation=Isolation.CONTAINER,
+        pause=PauseKind.MEMORY,
+        stop=True,
+        snapshot=True,
+        fork=True,
+        egress=True,
+        live_egress=True,
+        any_image=True,
+        late_ports=True,
+        metrics=True,
+    )
+    """With Docker and its usual storage. What the engine at hand allows is in `capabilities`."""
 
     def __init__(self, config: DockerConfig, parts: Parts) -> None:
         self._config = config
@@ -71,7 +85,7 @@ class DockerProvider:
         `image_source` turns a template's name into what can be imported. `on_step` is told the name
         of every step once it is done.
         """
-        parts = await open_parts(config, image_source, cls.name, on_step)
+        parts = await open_parts(config, image_source, on_step)
         provider = cls(config, parts)
         try:
             parts.check_runtime(config.runtime)
@@ -86,19 +100,11 @@ class DockerProvider:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(
-            isolation=(
-                Isolation.USER_KERNEL if self._config.runtime == "runsc" else Isolation.CONTAINER
-            ),
-            pause=PauseKind.MEMORY,
-            stop=True,
-            snapshot=True,
-            fork=True,
-            egress=True,
+        strong = self._config.runtime == "runsc"
+        return replace(
+            self.CAPABILITIES,
+            isolation=Isolation.USER_KERNEL if strong else Isolation.CONTAINER,
             live_egress=not self._parts.engine.about.podman,
-            any_image=True,
-            late_ports=True,
-            metrics=True,
             disk_limit=self._life.limits.limit_disk,
         )
 

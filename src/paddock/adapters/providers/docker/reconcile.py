@@ -4,7 +4,8 @@ Nothing that was finished is touched: a sandbox whose container has ended is a s
 """
 
 import logging
-from contextlib import suppress
+from collections.abc import Mapping
+from typing import Any
 
 from paddock.adapters.providers.docker import records
 from paddock.adapters.providers.docker.life import Life
@@ -52,26 +53,38 @@ async def _sweep_images(life: Life) -> None:
     """Snapshots that never became whole; bases of forks and deleted snapshots without a user."""
     for kind in (records.SNAPSHOT, records.FORK):
         for seen in await life.images.of_kind(kind):
-            with suppress(Broken):
-                record = records.read(seen.get("Labels"), ImageRecord, f"image {seen['Id']}")
-                if life.place.is_alive(record.maker, record.created_at):
-                    continue
-                for tag in seen.get("RepoTags") or ():
-                    if tag.endswith(NEW):
-                        await life.images.untag(tag)
-                await life.images.discard(seen["Id"])
+            await _settle_image(life, seen)
+
+
+async def _settle_image(life: Life, seen: Mapping[str, Any]) -> None:
+    try:
+        record = records.read(seen.get("Labels"), ImageRecord, f"image {seen['Id']}")
+    except Broken as error:
+        _log.error("image left alone id=%s error=%s", seen["Id"], error)
+        return
+    if life.place.is_alive(record.maker, record.created_at):
+        return
+    for tag in seen.get("RepoTags") or ():
+        if tag.endswith(NEW):
+            await life.images.untag(tag)
+    await life.images.discard(seen["Id"])
 
 
 async def _sweep_notes(life: Life) -> None:
     """Notes about containers that are gone, or that never stopped or run again."""
     for container in await life.notes.containers():
-        try:
-            async with life.held(container) as found:
-                if found.state is not SandboxState.STOPPED:
-                    await life.notes.remove(container)
-        except NotFound:
+        if not await _is_stopped(life, container):
             await life.notes.remove(container)
-            life.place.locks.forget(container)
+
+
+async def _is_stopped(life: Life, container: str) -> bool:
+    """The lock is taken, because whoever is just stopping it has noted why already."""
+    try:
+        async with life.held(container) as found:
+            return found.state is SandboxState.STOPPED
+    except NotFound:
+        life.place.locks.forget(container)
+        return False
 
 
 async def _sweep_files(life: Life) -> None:

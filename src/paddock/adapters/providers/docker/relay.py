@@ -39,80 +39,84 @@ class Relay:
     """Single-threaded: one selector, one stdin, one stdout."""
 
     def __init__(self, source: int, sink: int) -> None:
-        self.source = source
-        self.sink = sink
-        self.streams: dict[int, Stream] = {}
-        self.arrived = bytearray()
-        self.outgoing = bytearray()
-        self.selector = selectors.DefaultSelector()
+        self._source = source
+        self._sink = sink
+        self._streams: dict[int, Stream] = {}
+        self._arrived = bytearray()
+        self._outgoing = bytearray()
+        self._selector = selectors.DefaultSelector()
         os.set_blocking(source, False)
         os.set_blocking(sink, False)
 
     def run(self) -> None:
         """Until the other end closes its side."""
-        self.selector.register(self.source, selectors.EVENT_READ, None)
+        self._selector.register(self._source, selectors.EVENT_READ, None)
         while True:
-            self.watch()
-            for key, mask in self.selector.select():
-                if key.fd == self.source:
-                    if not self.take_frames():
-                        return
-                elif key.fd == self.sink:
-                    self.flush()
-                elif key.data.number in self.streams:
-                    self.serve(key.data, mask)
+            self._watch()
+            if not all(self._attend(key, mask) for key, mask in self._selector.select()):
+                return
 
-    def watch(self) -> None:
+    def _attend(self, key: selectors.SelectorKey, mask: int) -> bool:
+        """False when there is nothing left to wait for."""
+        if key.fd == self._source:
+            return self._take_frames()
+        if key.fd == self._sink:
+            self._flush()
+        elif key.data.number in self._streams:
+            self._serve(key.data, mask)
+        return True
+
+    def _watch(self) -> None:
         """Ask to be woken for exactly what could be done now."""
-        self.want(self.sink, selectors.EVENT_WRITE if self.outgoing else 0, None)
-        full = len(self.outgoing) > _OUT_HIGH
-        for stream in self.streams.values():
+        self._want(self._sink, selectors.EVENT_WRITE if self._outgoing else 0, None)
+        full = len(self._outgoing) > _OUT_HIGH
+        for stream in self._streams.values():
             mask = 0
             if not stream.connected or stream.pending:
                 mask |= selectors.EVENT_WRITE
             if stream.connected and stream.credit > 0 and not stream.read_to_end and not full:
                 mask |= selectors.EVENT_READ
-            self.want(stream.connection, mask, stream)
+            self._want(stream.connection, mask, stream)
 
-    def want(self, what: int | socket.socket, mask: int, data: Stream | None) -> None:
-        known = self.selector.get_map().get(what)
+    def _want(self, what: int | socket.socket, mask: int, data: Stream | None) -> None:
+        known = self._selector.get_map().get(what)
         if known is None:
             if mask:
-                self.selector.register(what, mask, data)
+                self._selector.register(what, mask, data)
         elif not mask:
-            self.selector.unregister(what)
+            self._selector.unregister(what)
         elif known.events != mask:
-            self.selector.modify(what, mask, data)
+            self._selector.modify(what, mask, data)
 
-    def send(self, kind: int, number: int, payload: bytes = b"") -> None:
-        self.outgoing += HEADER.pack(kind, number, len(payload)) + payload
+    def _send(self, kind: int, number: int, payload: bytes = b"") -> None:
+        self._outgoing += HEADER.pack(kind, number, len(payload)) + payload
 
-    def flush(self) -> None:
+    def _flush(self) -> None:
         try:
-            del self.outgoing[: os.write(self.sink, self.outgoing[:CHUNK])]
+            del self._outgoing[: os.write(self._sink, self._outgoing[:CHUNK])]
         except BlockingIOError:
             return
 
-    def take_frames(self) -> bool:
+    def _take_frames(self) -> bool:
         try:
-            data = os.read(self.source, CHUNK)
+            data = os.read(self._source, CHUNK)
         except BlockingIOError:
             return True
-        self.arrived += data
-        while len(self.arrived) >= HEADER.size:
-            kind, number, length = HEADER.unpack_from(self.arrived)
-            if len(self.arrived) < HEADER.size + length:
+        self._arrived += data
+        while len(self._arrived) >= HEADER.size:
+            kind, number, length = HEADER.unpack_from(self._arrived)
+            if len(self._arrived) < HEADER.size + length:
                 break
-            payload = bytes(self.arrived[HEADER.size : HEADER.size + length])
-            del self.arrived[: HEADER.size + length]
-            self.obey(kind, number, payload)
+            payload = bytes(self._arrived[HEADER.size : HEADER.size + length])
+            del self._arrived[: HEADER.size + length]
+            self._obey(kind, number, payload)
         return bool(data)
 
-    def obey(self, kind: int, number: int, payload: bytes) -> None:
+    def _obey(self, kind: int, number: int, payload: bytes) -> None:
         if kind == OPEN:
-            self.open(number, payload.decode())
+            self._open(number, payload.decode())
             return
-        stream = self.streams.get(number)
+        stream = self._streams.get(number)
         if stream is None:
             return
         if kind == DATA:
@@ -120,25 +124,25 @@ class Relay:
         elif kind == END:
             stream.ending = True
             if stream.connected:
-                self.serve(stream, selectors.EVENT_WRITE)
+                self._serve(stream, selectors.EVENT_WRITE)
         elif kind == CREDIT:
             stream.credit += NUMBER.unpack(payload)[0]
         elif kind == CLOSE:
-            self.drop(stream)
+            self._drop(stream)
 
-    def open(self, number: int, target: str) -> None:
+    def _open(self, number: int, target: str) -> None:
         kind, _, place = target.partition(":")
         family = socket.AF_UNIX if kind == "unix" else socket.AF_INET
         connection = socket.socket(family, socket.SOCK_STREAM)
         connection.setblocking(False)
-        stream = self.streams[number] = Stream(number, connection)
+        stream = self._streams[number] = Stream(number, connection)
         result = connection.connect_ex(place if kind == "unix" else ("127.0.0.1", int(place)))
         if result == 0:
             stream.connected = True
         elif result != errno.EINPROGRESS:
-            self.close(stream, os.strerror(result))
+            self._close(stream, os.strerror(result))
 
-    def serve(self, stream: Stream, mask: int) -> None:
+    def _serve(self, stream: Stream, mask: int) -> None:
         try:
             if not stream.connected:
                 result = stream.connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -146,39 +150,39 @@ class Relay:
                     raise OSError(result, os.strerror(result))
                 stream.connected = True
             if mask & selectors.EVENT_WRITE:
-                self.push(stream)
-            if mask & selectors.EVENT_READ and stream.number in self.streams:
-                self.pull(stream)
+                self._push(stream)
+            if mask & selectors.EVENT_READ and stream.number in self._streams:
+                self._pull(stream)
         except BlockingIOError:
             return
         except OSError as error:
-            self.close(stream, error.strerror or "broken")
+            self._close(stream, error.strerror or "broken")
 
-    def push(self, stream: Stream) -> None:
+    def _push(self, stream: Stream) -> None:
         if stream.pending:
             sent = stream.connection.send(stream.pending)
             del stream.pending[:sent]
-            self.send(CREDIT, stream.number, NUMBER.pack(sent))
+            self._send(CREDIT, stream.number, NUMBER.pack(sent))
         if stream.ending and stream.connected and not stream.pending:
             stream.connection.shutdown(socket.SHUT_WR)
             stream.ending = False
 
-    def pull(self, stream: Stream) -> None:
+    def _pull(self, stream: Stream) -> None:
         data = stream.connection.recv(min(CHUNK, stream.credit))
         if data:
             stream.credit -= len(data)
-            self.send(DATA, stream.number, data)
+            self._send(DATA, stream.number, data)
         else:
             stream.read_to_end = True
-            self.send(END, stream.number)
+            self._send(END, stream.number)
 
-    def close(self, stream: Stream, why: str) -> None:
-        self.send(CLOSE, stream.number, why.encode())
-        self.drop(stream)
+    def _close(self, stream: Stream, why: str) -> None:
+        self._send(CLOSE, stream.number, why.encode())
+        self._drop(stream)
 
-    def drop(self, stream: Stream) -> None:
-        self.want(stream.connection, 0, stream)
-        self.streams.pop(stream.number, None)
+    def _drop(self, stream: Stream) -> None:
+        self._want(stream.connection, 0, stream)
+        self._streams.pop(stream.number, None)
         stream.connection.close()
 
 

@@ -18,8 +18,11 @@ from paddock.domain.errors import Broken, Unavailable
 
 _PACKET = 1 << 20
 _START_TIMEOUT_S = 10.0
+# Every page of the launcher is one that each guest shares and each fork looks at: what nobody
+# needs is not loaded. OpenSSL alone would be a tenth of it.
 _BOOTSTRAP = (
     "import sys; sys.path[:0] = sys.argv.pop().split(':'); "
+    "sys.modules.update(dict.fromkeys(('ssl', '_ssl', '_hashlib'))); "
     "from paddock.adapters.providers.host.launcher import main; main()"
 )
 

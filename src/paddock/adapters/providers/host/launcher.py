@@ -198,7 +198,7 @@ def main() -> None:
     if speed == "fast":
         mounter.favour_cgroup_changes()
     preload()
-    rehearse()
+    rehearse(f"{directory}/rehearsal")
     launcher = Launcher(control, zygote.start(seccomp.compile_filter()), mounter)
     control.send(b'{"request": 0}')
     launcher.run()

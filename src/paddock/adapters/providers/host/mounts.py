@@ -26,6 +26,8 @@ class Mounter:
             # crun refuses to work where cgroup v1 and v2 are mounted side by side.
             syscalls.umount(_UNIFIED, syscalls.MNT_DETACH)
         Path(directory).mkdir(parents=True, exist_ok=True)
+        # Mount points of one's own, which nobody has to tidy up.
+        syscalls.mount("tmpfs", directory, "tmpfs", 0, "mode=0711,size=1m")
         return cls(Path(directory))
 
     def favour_cgroup_changes(self) -> None:

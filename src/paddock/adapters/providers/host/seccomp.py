@@ -5,7 +5,6 @@ newer than this list, answers ENOSYS, so that a C library falls back to an older
 """
 
 import ctypes
-import ctypes.util
 import errno
 import os
 from dataclasses import dataclass
@@ -147,8 +146,7 @@ def compile_filter() -> bytes:
 
     The joined guest loads it: a process cannot inherit the filter of a namespace it enters.
     """
-    name = ctypes.util.find_library("seccomp") or "libseccomp.so.2"
-    library = ctypes.CDLL(name, use_errno=True)
+    library = ctypes.CDLL("libseccomp.so.2", use_errno=True)
     library.seccomp_init.restype = ctypes.c_void_p
     context = ctypes.c_void_p(library.seccomp_init(ctypes.c_uint32(_ERRNO | errno.ENOSYS)))
     if not context:

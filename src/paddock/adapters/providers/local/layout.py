@@ -1,6 +1,7 @@
 """Where the local provider keeps things: what must last, and what a reboot may take."""
 
 import hashlib
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,6 +85,12 @@ class Layout:
             directory.chmod(0o700)
         (self.run / "bundles").mkdir(exist_ok=True)
         (self.run / "bundles").chmod(0o711)
+
+    def forget_if_unused(self) -> None:
+        """Remove the volatile directory when no process and no sandbox is left to use it."""
+        if any(self.owners.iterdir()) or any((self.run / "bundles").iterdir()):
+            return
+        shutil.rmtree(self.run, ignore_errors=True)
 
     def make_records(self) -> None:
         """Once the pool is there."""

@@ -19,7 +19,7 @@ from paddock.adapters.providers.local.layout import Layout
 from paddock.adapters.providers.local.life import Life
 from paddock.adapters.providers.local.machine import Machines
 from paddock.adapters.providers.local.network import OpenNetwork
-from paddock.adapters.providers.local.owner import Locks, Owner
+from paddock.adapters.providers.local.owner import Locks, Owner, coming_or_going
 from paddock.adapters.providers.local.plan import Plan
 from paddock.adapters.providers.local.records import (
     Keys,
@@ -151,7 +151,9 @@ class Parts:
 
     async def aclose(self) -> None:
         await self.launch.aclose()
-        self.owner.close()
+        with coming_or_going(self.life.layout):
+            self.owner.close()
+            self.life.layout.forget_if_unused()
         await asyncio.to_thread(self.storage.close)
 
 
@@ -164,15 +166,15 @@ async def open_parts(config: LocalConfig, on_step: Callable[[str], None]) -> Par
     layout = Layout.of(config.data_dir, config.run_root)
     init = find_init(config.init)
     runtime.choose(config.runtime)
-    with explained(layout.data):
-        layout.make()
     async with AsyncExitStack() as undo:
         storage = await asyncio.to_thread(
             open_storage, layout.data, driver=config.storage, pool_size_mib=config.pool_size_mib
         )
         undo.callback(storage.close)
-        layout.make_records()
-        owner = Owner(layout)
+        with explained(layout.data), coming_or_going(layout):
+            layout.make()
+            layout.make_records()
+            owner = Owner(layout)
         undo.callback(owner.close)
         launch = LaunchControl(layout.run, inherit=[owner.fd], fast_cgroups=config.fast_cgroups)
         undo.push_async_callback(launch.aclose)

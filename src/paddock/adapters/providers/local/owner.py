@@ -5,11 +5,23 @@ import contextlib
 import fcntl
 import os
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from paddock.adapters.providers.local.layout import Layout
 from paddock.domain.ids import new_ulid
+
+
+@contextlib.contextmanager
+def coming_or_going(layout: Layout) -> Iterator[None]:
+    """One process at a time enters or leaves an installation's volatile directory."""
+    layout.run.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+    descriptor = os.open(layout.run.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class Owner:
