@@ -26,3 +26,17 @@ async def open_local(**changes: Any) -> AsyncIterator[LocalProvider]:
         yield provider
     finally:
         await provider.aclose()
+
+
+async def base_root() -> Path:
+    """The root file system of the template `base`, built unless it is."""
+    async with open_local() as provider:
+        await provider.prepare("base")
+        build = await provider.templates.ensure(
+            provider.templates.recipe("base"), setup_runner=_no_setup
+        )
+        return build.lower
+
+
+async def _no_setup(*_: object) -> Path:
+    raise AssertionError("base has no set-up commands")

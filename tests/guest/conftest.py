@@ -6,33 +6,33 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from paddock.guest_client import Guest
 from tests.conftest import Need
+from tests.engines import base_root
 from tests.guest.forms import GuestForm, PackedGuest
+from tests.guest.joined import JoinedGuest
 from tests.guest.raw import Raw
 
-DEFAULT_ROOTFS = "/var/tmp/pddev/rootfs"
-FORMS = {"packed": PackedGuest}
-"""Each form that passes these tests is a guest. The joined one goes in here."""
+FORMS: dict[str, Callable[..., GuestForm]] = {"joined": JoinedGuest, "packed": PackedGuest}
+"""Each form that passes these tests is a guest."""
 
-StartGuest = Callable[..., Awaitable[PackedGuest]]
+StartGuest = Callable[..., Awaitable[GuestForm]]
+StartPacked = Callable[..., Awaitable[PackedGuest]]
 
 
-@pytest.fixture(scope="session")
-def rootfs(need: Need) -> Path:
-    path = Path(os.environ.get("PADDOCK_TEST_ROOTFS", DEFAULT_ROOTFS))
-    if not (path / "usr/bin/python3").exists():
-        need(
-            "a root file system with python3",
-            f"PADDOCK_TEST_ROOTFS names none, nor is one at {path}",
-        )
+@pytest_asyncio.fixture(scope="session")
+async def rootfs(need: Need) -> Path:
+    """The base template's, unless PADDOCK_TEST_ROOTFS names another with python3."""
     if os.geteuid() != 0:
         need("root", "to make the namespaces that the guest runs in")
-    return path
+    if "PADDOCK_TEST_ROOTFS" in os.environ:
+        return Path(os.environ["PADDOCK_TEST_ROOTFS"])
+    return await base_root()
 
 
 @pytest_asyncio.fixture(scope="session", params=sorted(FORMS))
@@ -60,8 +60,19 @@ async def start_guest(request: pytest.FixtureRequest, rootfs: Path) -> AsyncIter
     """Starts guests of one's own; all are gone when the test ends."""
     async with AsyncExitStack() as stack:
 
-        async def start(**options: object) -> PackedGuest:
-            return await stack.enter_async_context(FORMS[request.param](rootfs, **options))
+        async def start() -> GuestForm:
+            return await stack.enter_async_context(FORMS[request.param](rootfs))
+
+        yield start
+
+
+@pytest_asyncio.fixture
+async def start_packed(rootfs: Path) -> AsyncIterator[StartPacked]:
+    """The same for what only the packed form has: a port, options, a file of its own."""
+    async with AsyncExitStack() as stack:
+
+        async def start(**options: Any) -> PackedGuest:
+            return await stack.enter_async_context(PackedGuest(rootfs, **options))
 
         yield start
 

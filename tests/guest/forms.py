@@ -65,6 +65,8 @@ class GuestForm(Protocol):
     address: GuestAddress
     inner_pid: int
     """The guest's pid as the sandbox sees it."""
+    state_dir: str
+    token: str
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(self, *error: object) -> None: ...
@@ -76,6 +78,9 @@ class GuestForm(Protocol):
 
 class PackedGuest:
     """The zip file, run by the image's own Python in private mount and pid namespaces."""
+
+    state_dir = "/var/lib/paddock"
+    token = TOKEN
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Self
 
+from paddock.adapters.providers.local.bundle import GUEST_STATE
 from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.adapters.providers.local.records import Machine
 from paddock.domain.guest import GuestAddress
@@ -20,6 +21,7 @@ class JoinedGuest:
     """A sandbox of the template `base`; a guest that was killed comes back by a new start of it."""
 
     address: GuestAddress
+    state_dir = GUEST_STATE
 
     def __init__(self, _rootfs: Path) -> None:
         self._stack = AsyncExitStack()
@@ -71,6 +73,10 @@ class JoinedGuest:
 
     def host_pid(self) -> int:
         return self._machine().guest.pid
+
+    @property
+    def token(self) -> str:
+        return self.address.token
 
     @property
     def inner_pid(self) -> int:

@@ -11,21 +11,23 @@ import pytest_asyncio
 from paddock.domain.errors import Unauthenticated
 from paddock.domain.guest import GuestAddress
 from paddock.guest_client import Guest
-from tests.guest.conftest import StartGuest
-from tests.guest.forms import TOKEN
+from tests.guest.conftest import StartPacked
+from tests.guest.forms import TOKEN, GuestForm
 from tests.guest.raw import Raw
 
 pytestmark = pytest.mark.timeout(30)
 
 
-def sign(path: str, operation: str, user: str = "", expiration: int | None = None) -> str:
-    text = f"{path}:{operation}:{user}:{TOKEN}" + ("" if expiration is None else f":{expiration}")
+def sign(
+    path: str, operation: str, user: str = "", expiration: int | None = None, token: str = TOKEN
+) -> str:
+    text = f"{path}:{operation}:{user}:{token}" + ("" if expiration is None else f":{expiration}")
     return "v1_" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
 
 
 @pytest_asyncio.fixture
-async def tcp(start_guest: StartGuest, free_port: int) -> Raw:
-    form = await start_guest(port=free_port)
+async def tcp(start_packed: StartPacked, free_port: int) -> Raw:
+    form = await start_packed(port=free_port)
     async with Raw(form.address) as client:
         yield client
 
@@ -60,13 +62,15 @@ async def test_the_client_sends_its_token(tcp: Raw) -> None:
         await stranger.health()
 
 
-async def test_the_unix_socket_is_trusted_but_a_wrong_token_is_not(raw: Raw) -> None:
+async def test_the_unix_socket_is_trusted_but_a_wrong_token_is_not(
+    raw: Raw, shared: GuestForm
+) -> None:
     assert (await raw("GET", "/envs")).status == 200
     assert (await raw("GET", "/envs", headers={"x-access-token": "wrong"})).status == 401
-    assert (await raw("GET", "/envs", headers={"x-access-token": TOKEN})).status == 200
+    assert (await raw("GET", "/envs", headers={"x-access-token": shared.token})).status == 200
     # Who comes through a proxy with a signature is judged by it.
     assert (await raw("GET", "/files?path=/etc/hostname&signature=v1_wrong")).status == 401
-    good = quote(sign("/etc/passwd", "read"), safe="")
+    good = quote(sign("/etc/passwd", "read", token=shared.token), safe="")
     assert (await raw("GET", f"/files?path=/etc/passwd&signature={good}")).status == 200
 
 

@@ -42,13 +42,12 @@ async def test_http_basic_names_the_user_as_e2b_does(raw: Raw) -> None:
 async def test_the_environment_has_a_working_path_and_says_where_it_is(guest: Guest) -> None:
     result = await guest.exec(["env"])
     env = dict(line.split("=", 1) for line in result.text.splitlines())
-    assert env["PATH"] == (
-        "/home/user/.local/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    )
+    usual = {f"{at}/{kind}" for at in ("/usr/local", "/usr", "") for kind in ("bin", "sbin")}
+    assert set(env["PATH"].split(":")) == {*usual, "/home/user/.local/bin"}
     assert env["LANG"] == "C.UTF-8"
     assert env["SHELL"] == "/bin/bash"
     assert env["E2B_SANDBOX"] == "true"
-    assert env["PADDOCK_SANDBOX_ID"] == "sbx_test"
+    assert env["PADDOCK_SANDBOX_ID"]
 
 
 async def test_the_variables_of_a_call_win_over_those_of_the_sandbox(

@@ -12,7 +12,7 @@ import pytest
 
 from paddock.domain.errors import InvalidRequest, LimitExceeded, NotFound, Unauthenticated
 from paddock.guest_client import Guest
-from tests.guest.conftest import StartGuest
+from tests.guest.conftest import StartGuest, StartPacked
 from tests.guest.forms import GuestForm
 from tests.guest.raw import Answer, Raw
 
@@ -308,8 +308,8 @@ async def test_the_client_says_what_kind_of_failure_it_was(guest: Guest) -> None
         await guest.files.read("/tmp", user="who")
 
 
-async def test_a_full_disk_is_said_to_be_full(start_guest: StartGuest) -> None:
-    form = await start_guest()
+async def test_a_full_disk_is_said_to_be_full(start_packed: StartPacked) -> None:
+    form = await start_packed()
     async with Guest(form.address) as guest:
         with pytest.raises(LimitExceeded, match="no space left"):
             await guest.files.write("/run/small/file", b"x" * (3 << 20))

@@ -7,7 +7,7 @@ import pytest
 
 from paddock.guest_client import Guest
 from paddock.guest_client.commands import Started
-from tests.guest.conftest import StartGuest
+from tests.guest.conftest import StartGuest, StartPacked
 from tests.guest.raw import Raw
 
 pytestmark = pytest.mark.timeout(30)
@@ -70,9 +70,9 @@ async def test_metrics_have_envds_form(raw: Raw) -> None:
 
 
 async def test_init_sets_the_user_the_directory_and_the_environment(
-    start_guest: StartGuest,
+    start_packed: StartPacked,
 ) -> None:
-    form = await start_guest()
+    form = await start_packed()
     async with Guest(form.address) as guest, Raw(form.address) as raw:
         await guest.init(env={"A": "1"}, user="root", workdir="/tmp", sandbox_id="sbx_new")
         result = await guest.exec(["sh", "-c", "id -un; pwd; echo $A $PADDOCK_SANDBOX_ID"])

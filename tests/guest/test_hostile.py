@@ -14,7 +14,7 @@ import pytest
 
 from paddock.guest import pack
 from paddock.guest_client import Guest
-from tests.guest.conftest import StartGuest
+from tests.guest.conftest import StartPacked
 from tests.guest.raw import Raw, frame
 
 pytestmark = pytest.mark.timeout(30)
@@ -210,8 +210,10 @@ async def test_an_unread_body_without_end_breaks_the_connection_in_time(raw: Raw
     writer.transport.abort()
 
 
-async def test_a_guest_that_cannot_work_says_so_instead_of_hanging(start_guest: StartGuest) -> None:
-    form = await start_guest()
+async def test_a_guest_that_cannot_work_says_so_instead_of_hanging(
+    start_packed: StartPacked,
+) -> None:
+    form = await start_packed()
     await form.kill()
     os.unlink(form.base / "run/guest.zip")
     shutil.copy(_with_fault(form.base), form.base / "run/guest.zip")
@@ -234,9 +236,9 @@ def _with_fault(directory: Path) -> Path:
     return target
 
 
-async def test_nothing_was_said_on_standard_error(start_guest: StartGuest) -> None:
+async def test_nothing_was_said_on_standard_error(start_packed: StartPacked) -> None:
     """After all kinds of misuse the guest has nothing to complain about itself."""
-    form = await start_guest()
+    form = await start_packed()
     async with Raw(form.address) as raw:
         await test_what_is_not_json_is_an_invalid_argument(raw)
         await test_what_is_not_http_is_refused(raw)

@@ -10,6 +10,7 @@ from paddock.guest_client import Guest
 from paddock.guest_client.messages import MessageState
 from paddock.guest_client.runs import Chunk
 from tests.guest.conftest import StartGuest
+from tests.guest.forms import GuestForm
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -53,15 +54,17 @@ async def test_messages_reach_the_run_once_and_in_order(guest: Guest) -> None:
     assert lines[2:] == ["m1 stop"]
 
 
-async def test_a_message_belongs_to_the_runs_user_and_lies_in_new(guest: Guest) -> None:
+async def test_a_message_belongs_to_the_runs_user_and_lies_in_new(
+    guest: Guest, shared: GuestForm
+) -> None:
     await guest.runs.start("m2", ["sleep", "30"])
     message = await guest.messages.put("m2", "x", bytes(range(256)))
     assert message.state is MessageState.NEW
-    path = f"/var/lib/paddock/inboxes/m2/new/{message.file}"
+    path = f"{shared.state_dir}/inboxes/m2/new/{message.file}"
     entry = await guest.files.stat(path)
     assert (entry.owner, entry.mode, entry.size) == ("user", 0o600, 256)
     assert await guest.files.read(path) == bytes(range(256))
-    assert (await guest.exec(["ls", "/var/lib/paddock/inboxes/m2"])).text.split() == [
+    assert (await guest.exec(["ls", f"{shared.state_dir}/inboxes/m2"])).text.split() == [
         "cur",
         "new",
         "tmp",

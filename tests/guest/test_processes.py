@@ -9,7 +9,7 @@ from paddock.domain.errors import InvalidRequest, NotFound
 from paddock.guest_client import Guest
 from paddock.guest_client.processes import Process, ProcessState, Restart
 from paddock.guest_client.runs import Chunk, Gap
-from tests.guest.conftest import StartGuest
+from tests.guest.conftest import StartGuest, StartPacked
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -165,9 +165,9 @@ async def test_a_follower_of_the_log_hears_it_across_restarts(guest: Guest) -> N
 
 @pytest.mark.proves("A5")
 async def test_what_shall_run_runs_again_after_the_guest_was_killed(
-    start_guest: StartGuest,
+    start_packed: StartPacked,
 ) -> None:
-    form = await start_guest()
+    form = await start_packed()
     async with Guest(form.address) as guest:
         script = "echo up; exec sleep 888"
         await guest.processes.put("on", ["sh", "-c", script])

@@ -10,8 +10,8 @@ from paddock.domain.errors import Conflict, InvalidRequest, NotFound
 from paddock.domain.reason import Reason
 from paddock.guest_client import Guest
 from paddock.guest_client.runs import Chunk, Gap, RunExit, TailEvent
-from tests.guest.conftest import StartGuest
-from tests.guest.forms import PackedGuest
+from tests.guest.conftest import StartGuest, StartPacked
+from tests.guest.forms import GuestForm, PackedGuest
 from tests.guest.raw import Raw
 
 pytestmark = pytest.mark.timeout(60)
@@ -171,7 +171,7 @@ async def test_a_run_may_have_a_terminal(guest: Guest) -> None:
 
 
 async def test_the_log_cap_holds_a_program_up_until_its_output_is_acknowledged(
-    guest: Guest,
+    guest: Guest, shared: GuestForm
 ) -> None:
     script = "head -c 3000000 /dev/zero; echo END; touch finished"
     await guest.exec(["rm", "-f", "finished"])
@@ -191,7 +191,9 @@ async def test_the_log_cap_holds_a_program_up_until_its_output_is_acknowledged(
             else:
                 assert event.exit_code == 0
     assert size == 3_000_004
-    kept = await guest.exec(["sh", "-c", "du -sb /var/lib/paddock/runs/r12 | cut -f1"], user="root")
+    kept = await guest.exec(
+        ["sh", "-c", f"du -sb {shared.state_dir}/runs/r12 | cut -f1"], user="root"
+    )
     assert int(kept.text) < 300_000
     run = await guest.runs.get("r12")
     assert run.streams["stdout"].acked == offset
@@ -258,9 +260,9 @@ async def test_a_run_whose_guest_died_is_over_and_its_program_gone(start_guest: 
 
 
 async def test_a_snapshot_that_starts_as_another_sandbox_has_no_runs(
-    start_guest: StartGuest,
+    start_packed: StartPacked,
 ) -> None:
-    form = await start_guest()
+    form = await start_packed()
     async with Guest(form.address) as guest:
         await guest.runs.start("old", ["true"])
         await _exit(guest, "old")
@@ -293,8 +295,8 @@ async def test_a_guest_that_is_told_to_end_ends_its_runs_and_writes_it_down(
         assert await _output(guest, "ending") == b"bye\n"
 
 
-async def test_the_users_programs_cannot_read_the_logs(guest: Guest) -> None:
-    await guest.runs.start("r14", ["sh", "-c", "ls /var/lib/paddock/runs"])
+async def test_the_users_programs_cannot_read_the_logs(guest: Guest, shared: GuestForm) -> None:
+    await guest.runs.start("r14", ["sh", "-c", f"ls {shared.state_dir}/runs"])
     exit_ = await _exit(guest, "r14")
     assert exit_.exit_code != 0
     assert b"Permission denied" in await _output(guest, "r14", stream="stderr")
@@ -315,8 +317,10 @@ async def test_a_tail_is_told_of_a_gap_in_a_frame_of_its_own(guest: Guest, raw: 
     await guest.runs.ack("r15")
 
 
-async def test_a_full_disk_holds_a_run_up_and_does_not_lose_output(start_guest: StartGuest) -> None:
-    form: PackedGuest = await start_guest(state_dir="/run/small/state")
+async def test_a_full_disk_holds_a_run_up_and_does_not_lose_output(
+    start_packed: StartPacked,
+) -> None:
+    form: PackedGuest = await start_packed(state_dir="/run/small/state")
     async with Guest(form.address) as guest:
         await guest.exec(["sh", "-c", "head -c 600000 /dev/zero > /run/small/filler"])
         await guest.runs.start("full", ["seq", "1", "100000"])

@@ -21,7 +21,7 @@ from paddock.domain.guest import GuestAddress
 from paddock.guest import pack
 from paddock.guest_client import Guest
 from tests.conftest import Need
-from tests.guest.conftest import StartGuest
+from tests.guest.conftest import StartPacked
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -184,8 +184,8 @@ def _import_time() -> float:
     return time.perf_counter() - began
 
 
-async def test_an_idle_packed_guest_is_small(start_guest: StartGuest) -> None:
-    form = await start_guest()
+async def test_an_idle_packed_guest_is_small(start_packed: StartPacked) -> None:
+    form = await start_packed()
     async with Guest(form.address) as guest:
         await guest.exec(["true"])
     await asyncio.sleep(0.5)

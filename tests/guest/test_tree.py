@@ -8,7 +8,7 @@ import pytest
 from paddock.domain.reason import Reason
 from paddock.guest_client import Guest
 from paddock.guest_client.commands import Ended, Output, Started
-from tests.guest.conftest import StartGuest
+from tests.guest.conftest import StartGuest, StartPacked
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -156,9 +156,9 @@ async def test_sigkill_by_pid_ends_the_whole_tree(guest: Guest) -> None:
 
 @pytest.mark.proves("E10")
 async def test_running_out_of_memory_is_137_with_the_reason(
-    memory_cgroup: str, start_guest: StartGuest
+    memory_cgroup: str, start_packed: StartPacked
 ) -> None:
-    form = await start_guest(cgroup=memory_cgroup)
+    form = await start_packed(cgroup=memory_cgroup)
     async with Guest(form.address) as guest:
         hog = "x = []\nwhile True: x.append(bytearray(1 << 20))"
         result = await guest.exec(["python3", "-c", hog])

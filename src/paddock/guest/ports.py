@@ -6,6 +6,7 @@ import os
 import socket
 from dataclasses import dataclass
 
+from . import syscalls
 from .connect import Message
 from .environment import decode
 from .tree import read_small
@@ -70,7 +71,9 @@ def _owners(inodes: set[bytes]) -> dict[bytes, tuple[int, str]]:
 def _sockets(pid: str) -> set[bytes]:
     directory = f"/proc/{pid}/fd"
     try:
-        links = [os.readlink(f"{directory}/{fd}") for fd in os.listdir(directory)]
+        # Root without the right to trace sees only its own; a program's owner sees the program.
+        with syscalls.files_as(os.stat(f"/proc/{pid}")):
+            links = [os.readlink(f"{directory}/{fd}") for fd in os.listdir(directory)]
     except OSError:
         return set()
     return {link[8:-1].encode() for link in links if link.startswith("socket:[")}

@@ -6,6 +6,8 @@ import ctypes
 import errno
 import functools
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _libc = ctypes.PyDLL(None, use_errno=True)
 
@@ -98,3 +100,15 @@ def inotify_add_watch(fd: int, path: bytes, mask: int) -> int:
 
 def inotify_rm_watch(fd: int, watch: int) -> None:
     _libc.inotify_rm_watch(fd, watch)
+
+
+@contextmanager
+def files_as(owner: os.stat_result) -> Iterator[None]:
+    """Look at files as their owner does. Does nothing for those that may not become others."""
+    _libc.setfsgid(owner.st_gid)
+    _libc.setfsuid(owner.st_uid)
+    try:
+        yield
+    finally:
+        _libc.setfsuid(os.geteuid())
+        _libc.setfsgid(os.getegid())

@@ -154,6 +154,9 @@ class Watcher:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
         with paths.opened(full, flags) as directory:
             self._watch(directory, path)
+        # Opened anew: btrfs lists only what was there when a directory was opened, and what came
+        # between that and the watch would be seen by neither.
+        with paths.opened(full, flags) as directory:
             directories = set(inotify.subdirectories(directory))
             for name in sorted(map(os.fsencode, os.listdir(directory))):
                 inner = os.path.join(path, name)

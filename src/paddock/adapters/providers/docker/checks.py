@@ -6,7 +6,7 @@ from paddock.adapters.providers.docker.address import EngineAddress
 from paddock.adapters.providers.docker.config import DockerConfig
 from paddock.adapters.providers.docker.engine import Engine
 from paddock.adapters.providers.docker.network import can_fence
-from paddock.adapters.providers.docker.opening import why_not_joined
+from paddock.adapters.providers.docker.opening import limits_disks, why_not_joined
 from paddock.adapters.providers.local.opening import find_init
 from paddock.domain.errors import PaddockError
 from paddock.ports.provider import Finding, Health, Status
@@ -85,7 +85,7 @@ def _limits(engine: Engine) -> Finding:
 
 def _disk(engine: Engine) -> Finding:
     driver = str(engine.about.info.get("Driver", "unknown"))
-    if driver in ("btrfs", "zfs"):
+    if limits_disks(engine):
         return Finding("disk", Status.OK, f"{driver}; limits are enforced")
     return Finding("disk", Status.OK, f"{driver}; limits are watched, and a stop follows")
 

@@ -58,7 +58,8 @@ class ContainerSpec:
     """0 leaves it to the engine. It counts per user on the whole host: PidsLimit is the limit."""
     runtime: str = ""
     tmp_mib: int = 0
-    limit_disk: bool = False
+    size_mib: int = 0
+    """Of the whole root file system, the image included; 0 where the engine cannot limit it."""
 
 
 def build(spec: ContainerSpec) -> dict[str, Any]:
@@ -120,7 +121,7 @@ def _limits(spec: ContainerSpec) -> dict[str, Any]:
             {"Name": "core", "Soft": 0, "Hard": 0},
             *([{"Name": "nproc", "Soft": spec.nproc, "Hard": spec.nproc}] if spec.nproc else ()),
         ],
-        **({"StorageOpt": {"size": f"{resources.disk_mib}m"}} if spec.limit_disk else {}),
+        **({"StorageOpt": {"size": f"{spec.size_mib}m"}} if spec.size_mib else {}),
     }
 
 

@@ -207,6 +207,10 @@ class Images:
         """By name or `sha256:` and id, with everything the engine knows of it."""
         return await self._inspect(name if name.startswith("sha256:") else self._qualified(name))
 
+    async def size_bytes(self, image: str) -> int:
+        """Of all its layers together."""
+        return int(((await self._inspect(image)) or {}).get("Size") or 0)
+
     async def added_bytes(self, image: str) -> int | None:
         """What its uppermost layer has on top of the others."""
         try:

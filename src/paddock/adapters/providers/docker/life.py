@@ -95,7 +95,7 @@ class Life:
                 nproc=self.limits.nproc,
                 runtime=spec.runtime or self.limits.runtime,
                 tmp_mib=self.limits.tmp_mib,
-                limit_disk=self.limits.limit_disk,
+                size_mib=await self._size_mib(record, base),
             )
         )
         try:
@@ -109,6 +109,12 @@ class Life:
         except BaseException:
             await uncancelled(self._remove_half_made(name, record))
             raise
+
+    async def _size_mib(self, record: SandboxRecord, base: Base) -> int:
+        """btrfs counts what the sandbox shares with its image as well."""
+        if not self.limits.limit_disk:
+            return 0
+        return record.resources.disk_mib + (await self.images.size_bytes(base.image) >> 20) + 1
 
     async def _order(self, name: str, order: Mapping[str, Any]) -> None:
         await self.engine.post("containers/create", f"make container {name}", order, name=name)

@@ -15,7 +15,14 @@ from paddock.adapters.providers.docker.notes import Notes
 from paddock.adapters.providers.docker.packed import NOT_FOUND, TOO_OLD, PackedGuests
 from paddock.adapters.providers.docker.place import Place
 from paddock.adapters.providers.docker.records import JOINED, Container, SandboxRecord, find
-from paddock.domain.errors import Conflict, InvalidRequest, PaddockError, TimedOut, Unavailable
+from paddock.domain.errors import (
+    Broken,
+    Conflict,
+    InvalidRequest,
+    PaddockError,
+    TimedOut,
+    Unavailable,
+)
 from paddock.domain.reason import Reason
 from paddock.domain.sandbox import SandboxState
 from paddock.guest_client import Guest
@@ -23,6 +30,7 @@ from paddock.guest_client import Guest
 _GRACE_S = 10.0
 _ANSWERS_WITHIN_S = 30.0
 _EVENTS_S = 3.0
+_SWITCHED_WITHIN_S = 10.0
 _HEARSAY_S = 0.3
 """How much later than the end of a container the engine may hear of its cause."""
 _KILLED = 137
@@ -94,6 +102,27 @@ class Machines:
                 if time.monotonic() > until:
                     raise
                 await asyncio.sleep(0.05)
+
+    async def hold_still(self, container: Container) -> None:
+        await self._switch(container, "pause", SandboxState.PAUSED)
+
+    async def let_go_on(self, container: Container) -> None:
+        await self._switch(container, "unpause", SandboxState.RUNNING)
+
+    async def _switch(self, container: Container, verb: str, wanted: SandboxState) -> None:
+        """Return when the engine says so itself: it does it at once and notices a little later."""
+        try:
+            await self.engine.post(
+                f"containers/{container.id}/{verb}", f"{verb} container {container.name}"
+            )
+        except (Conflict, Broken):
+            if (await find(self.engine, container.id)).state is not wanted:
+                raise
+        until = time.monotonic() + _SWITCHED_WITHIN_S
+        while (now := await find(self.engine, container.id)).state is not wanted:
+            if time.monotonic() > until:
+                raise Broken(f"container {now.name} is {now.status} after it was told to {verb}")
+            await asyncio.sleep(0.01)
 
     async def ask_to_finish(self, container: Container, grace: float = _GRACE_S) -> None:
         """Let its processes end by themselves; one that cannot be asked is not waited for."""

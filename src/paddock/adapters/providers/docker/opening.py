@@ -32,8 +32,6 @@ from paddock.domain.sandbox import Resources
 _INSTALLATION = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _UNKNOWN = 1 << 40
 _MOST_PIDS = 4_194_304
-_SIZED_DRIVERS = ("btrfs", "zfs")
-"""Storage drivers that limit a container's disk on any file system they run on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +135,7 @@ def _life(
             seccomp=_seccomp(engine, place),
             nproc=_nproc(engine),
             tmp_mib=config.tmp_mib,
-            limit_disk=engine.about.info.get("Driver") in _SIZED_DRIVERS,
+            limit_disk=limits_disks(engine),
             runtime=config.runtime,
         ),
         on_step=on_step,
@@ -184,6 +182,12 @@ def _seccomp(engine: Engine, place: Place) -> str:
     draft.write_text(containers.seccomp_profile())
     draft.rename(path)
     return str(path)
+
+
+def limits_disks(engine: Engine) -> bool:
+    """Only with btrfs under it can a container's disk be limited without asking the operator for
+    special mount options; with the others it is watched."""
+    return engine.about.info.get("Driver") == "btrfs"
 
 
 def _nproc(engine: Engine) -> int:

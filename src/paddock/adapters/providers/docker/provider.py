@@ -209,20 +209,16 @@ class DockerProvider:
         async with self._life.held(self._id(ref)) as container:
             if container.state is not SandboxState.PAUSED:
                 transition(ref.id, container.state, SandboxState.PAUSED)
-                await self._order(container, "pause")
+                await self._life.machines.hold_still(container)
             return container.observation(self.name, SandboxState.PAUSED)
 
     async def resume(self, ref: Ref) -> Observation:
         async with self._life.held(self._id(ref)) as container:
             if container.state is SandboxState.PAUSED:
-                await self._order(container, "unpause")
+                await self._life.machines.let_go_on(container)
             elif container.state is not SandboxState.RUNNING:
                 transition(ref.id, container.state, SandboxState.PAUSED)
             return container.observation(self.name, SandboxState.RUNNING)
-
-    async def _order(self, container: Container, verb: str) -> None:
-        path = f"containers/{container.id}/{verb}"
-        await self._parts.engine.post(path, f"{verb} container {container.name}")
 
     async def stop(self, ref: Ref, reason: Reason = Reason.USER) -> Observation:
         async with self._life.held(self._id(ref)) as container:

@@ -57,6 +57,7 @@ def _become(packet: bytes, descriptors: list[int], filter_program: bytes) -> Non
             no_new_privs=order["no_new_privs"],
             cgroup_procs=tuple(order["cgroup_procs"]),
             accounting=order["accounting"],
+            nofile=order.get("nofile", 0),
         ),
         socket.socket(fileno=listener),
         filter_program,
