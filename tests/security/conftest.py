@@ -1,6 +1,8 @@
 """Providers with a fence, each opened for real."""
 
+import shutil
 import socket
+import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,6 +10,11 @@ from pathlib import Path
 import pytest
 
 from paddock.ports.provider import Provider
+from tests.adapters.providers.docker.conftest import (  # noqa: F401 - fixtures by name
+    Installation,
+    base_image,
+    engine_host,
+)
 from tests.engines import DATA, open_local
 
 
@@ -30,9 +37,19 @@ class Fenced:
         return found
 
 
-@pytest.fixture(params=["local-crun", "local-runc"])
+@pytest.fixture(params=["local-crun", "local-runc", "docker"])
 async def fenced(request: pytest.FixtureRequest) -> AsyncIterator[Fenced]:
     kind, _, runtime = request.param.partition("-")
-    assert kind == "local"
-    async with open_local(runtime=runtime) as provider:
-        yield Fenced(provider, data_directories=[DATA, Path("/var/lib/paddock")])
+    if kind == "local":
+        async with open_local(runtime=runtime) as provider:
+            yield Fenced(provider, data_directories=[DATA, Path("/var/lib/paddock/sandboxes")])
+        return
+    request.getfixturevalue("base_image")
+    host = request.getfixturevalue("engine_host")
+    installation = Installation(host, Path(tempfile.mkdtemp(prefix="paddock-fence-")))
+    try:
+        async with installation.opened() as engine:
+            yield Fenced(engine, data_directories=[DATA, installation.run_root])
+        await installation.empty()
+    finally:
+        shutil.rmtree(installation.run_root, ignore_errors=True)

@@ -237,15 +237,21 @@ def _describe(entry: _Entry) -> Message:
     return described
 
 
+_MORE_THAN_A_STATUS = ("oom", "disk_full")
+
+
 def _end_event(ending: Ending) -> Message:
-    """envd's own convention, which is Go's: -1 for a death by signal."""
+    """envd's own convention, which is Go's: -1 for a death by signal. The reason is ours."""
     if ending.signal is not None:
         status = f"signal: {signal_text(ending.signal)}"
-        return {"exitCode": -1, "exited": False, "status": status, "error": status}
-    status = f"exit status {ending.exit_code}"
-    event: Message = {"exitCode": ending.exit_code, "exited": True, "status": status}
-    if ending.exit_code:
-        event["error"] = status
+        event: Message = {"exitCode": -1, "exited": False, "status": status, "error": status}
+    else:
+        status = f"exit status {ending.exit_code}"
+        event = {"exitCode": ending.exit_code, "exited": True, "status": status}
+        if ending.exit_code:
+            event["error"] = status
+    if ending.reason in _MORE_THAN_A_STATUS:
+        event["reason"] = ending.reason
     return event
 
 

@@ -5,8 +5,12 @@ from collections.abc import Iterator
 from paddock.adapters.providers.docker.address import EngineAddress
 from paddock.adapters.providers.docker.config import DockerConfig
 from paddock.adapters.providers.docker.engine import Engine
+from paddock.adapters.providers.docker.nearness import (
+    limits_disks,
+    takes_our_filter,
+    why_not_joined,
+)
 from paddock.adapters.providers.docker.network import can_fence
-from paddock.adapters.providers.docker.opening import limits_disks, why_not_joined
 from paddock.adapters.providers.local.opening import find_init
 from paddock.domain.errors import PaddockError
 from paddock.ports.provider import Finding, Health, Status
@@ -52,8 +56,15 @@ def _guest(config: DockerConfig, engine: Engine) -> Finding:
 
 def _seccomp(engine: Engine) -> Finding:
     options = " ".join(engine.about.info.get("SecurityOptions") or ())
+    if "seccomp" in options and takes_our_filter(engine):
+        return Finding("seccomp", Status.OK, "the engine filters system calls as we ask")
     if "seccomp" in options:
-        return Finding("seccomp", Status.OK, "the engine filters system calls")
+        return Finding(
+            "seccomp",
+            Status.DEGRADED,
+            "a Podman elsewhere takes no filter of ours; its own is in force",
+            "run Paddock on Podman's host, or use Docker",
+        )
     return Finding(
         "seccomp",
         Status.MISSING,

@@ -4,7 +4,6 @@ The image needs no Python. The container's first process does nothing but reap, 
 before anything untrusted runs. It listens on a socket of this host and outlives the control plane.
 """
 
-import os
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,15 +147,3 @@ def control_group(
         if names & set(controllers.split(","))
     )
     return Cgroup(Hierarchies(None, v1), "")
-
-
-def why_not(socket_path: str, name: str, kernel: str) -> str:
-    """Why guests cannot be joined here; empty when they can."""
-    if os.geteuid() != 0:
-        return "this is not root"
-    if not socket_path:
-        return "the engine is reached over the network"
-    here = os.uname()
-    if (name, kernel) != (here.nodename, here.release):
-        return f"the engine runs on another host, {name}"
-    return ""

@@ -2,15 +2,13 @@
 
 import os
 import re
-import resource
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paddock.adapters.providers.docker import container as containers
-from paddock.adapters.providers.docker import joined
+from paddock.adapters.providers.docker import nearness
 from paddock.adapters.providers.docker.address import EngineAddress
 from paddock.adapters.providers.docker.config import DockerConfig
 from paddock.adapters.providers.docker.engine import Engine
@@ -44,9 +42,14 @@ class Parts:
     snapshots: Snapshots
 
     @property
-    def local(self) -> bool:
+    def near(self) -> bool:
         """Whether processes of the engine's containers are processes of this host."""
-        return not why_not_joined(self.engine)
+        return not nearness.elsewhere(self.engine)
+
+    @property
+    def enterable(self) -> bool:
+        """Whether this process may also enter their namespaces."""
+        return not nearness.why_not_joined(self.engine)
 
     def check_runtime(self, runtime: str) -> None:
         known = self.engine.about.info.get("Runtimes") or {}
@@ -62,7 +65,7 @@ class Parts:
         return Resources(
             cpus=float(info.get("NCPU") or _UNKNOWN),
             memory_mib=int(info.get("MemTotal") or _UNKNOWN << 20) >> 20,
-            disk_mib=_disk_mib(info) if self.local else _UNKNOWN,
+            disk_mib=_disk_mib(info) if self.near else _UNKNOWN,
             pids=_MOST_PIDS,
         )
 
@@ -109,8 +112,8 @@ def _life(
     on_step: Callable[[str], None],
 ) -> Life:
     names = Names(config.installation)
-    nofile = _nofile(config, engine)
-    fenced = not why_not_joined(engine) and can_fence()
+    nofile = nearness.most_files(engine, config.nofile)
+    fenced = not nearness.why_not_joined(engine) and can_fence()
     network = OpenNetwork(engine, names, config.open_subnet, fenced)
     notes = Notes(engine, names)
     return Life(
@@ -132,10 +135,10 @@ def _life(
         ),
         limits=Limits(
             nofile=nofile,
-            seccomp=_seccomp(engine, place),
-            nproc=_nproc(engine),
+            seccomp=nearness.seccomp(engine, place),
+            nproc=nearness.most_processes(engine),
             tmp_mib=config.tmp_mib,
-            limit_disk=limits_disks(engine),
+            limit_disk=nearness.limits_disks(engine),
             runtime=config.runtime,
         ),
         on_step=on_step,
@@ -145,7 +148,7 @@ def _life(
 def _joined(config: DockerConfig, engine: Engine, place: Place, nofile: int) -> JoinedGuests | None:
     if config.guest == "packed":
         return None
-    reason = why_not_joined(engine)
+    reason = nearness.why_not_joined(engine)
     try:
         init = "" if reason else find_init(config.init)
     except PaddockError as error:
@@ -161,50 +164,6 @@ def _joined(config: DockerConfig, engine: Engine, place: Place, nofile: int) -> 
             remediation="set docker.guest to auto or packed",
         )
     return None
-
-
-def why_not_joined(engine: Engine) -> str:
-    """Why guests cannot come in from this host; empty when they can."""
-    info = engine.about.info
-    return joined.why_not(
-        engine.address.socket, str(info.get("Name")), str(info.get("KernelVersion"))
-    )
-
-
-def _seccomp(engine: Engine, place: Place) -> str:
-    """Podman wants a file on its own host. Where we cannot put one, its default profile holds."""
-    if not engine.about.podman:
-        return containers.seccomp_profile()
-    if why_not_joined(engine):
-        return ""
-    path = place.layout.run / "seccomp.json"
-    draft = path.with_name(f".{path.name}-{place.owner.id}")
-    draft.write_text(containers.seccomp_profile())
-    draft.rename(path)
-    return str(path)
-
-
-def limits_disks(engine: Engine) -> bool:
-    """Only with btrfs under it can a container's disk be limited without asking the operator for
-    special mount options; with the others it is watched."""
-    return engine.about.info.get("Driver") == "btrfs"
-
-
-def _nproc(engine: Engine) -> int:
-    """Podman by itself asks for more than a root without CAP_SYS_RESOURCE is granted; as many as
-    the kernel can number at all are enough for everybody."""
-    if not engine.about.podman or why_not_joined(engine):
-        return 0
-    most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
-    numbered = int(Path("/proc/sys/kernel/pid_max").read_text())
-    return numbered if most == resource.RLIM_INFINITY else min(most, numbered)
-
-
-def _nofile(config: DockerConfig, engine: Engine) -> int:
-    """An engine without the right to raise limits refuses more than its own; ours is like it."""
-    if why_not_joined(engine):
-        return config.nofile
-    return min(config.nofile, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
 
 
 def _disk_mib(info: Mapping[str, Any]) -> int:

@@ -33,10 +33,15 @@ class Place:
 
     @classmethod
     def open(cls, config: DockerConfig, names: Names) -> "Place":
-        run = _run_root(config) / f"docker-{names.tag}"
+        root = _run_root(config)
+        run = root / f"docker-{names.tag}"
         layout = Layout(data=run, run=run)
         try:
-            run.mkdir(parents=True, exist_ok=True, mode=0o711)
+            root.mkdir(parents=True, exist_ok=True, mode=0o711)
+            run.mkdir(exist_ok=True, mode=0o711)
+            for directory in (root, run):
+                if directory.stat().st_uid != os.geteuid():
+                    raise PermissionError(f"{directory} belongs to another user")
             for private in (layout.owners, run / "locks", run / "guests"):
                 private.mkdir(exist_ok=True, mode=0o700)
         except OSError as error:

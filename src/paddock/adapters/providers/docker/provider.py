@@ -295,7 +295,7 @@ class DockerProvider:
 
     async def endpoint(self, ref: Ref, port: int) -> Endpoint:
         container = await self._running(ref)
-        if self._parts.local:
+        if self._parts.enterable:
             return Endpoint(port=port, netns_pid=container.pid)
         return Endpoint(port=port, url=await self._life.machines.packed.url(container, port))
 
@@ -313,7 +313,7 @@ class DockerProvider:
 
     async def usage(self, ref: Ref) -> Usage:
         container = await self._life.current(self._id(ref))
-        return await usage.measure(self._parts.engine, container, local=self._parts.local)
+        return await usage.measure(self._parts.engine, container, near=self._parts.near)
 
     async def aclose(self) -> None:
         if self._watching is not None:

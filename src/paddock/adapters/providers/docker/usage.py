@@ -9,7 +9,7 @@ from paddock.domain.sandbox import SandboxState
 from paddock.ports.provider import Usage
 
 
-async def measure(engine: Engine, container: Container, *, local: bool) -> Usage:
+async def measure(engine: Engine, container: Container, *, near: bool) -> Usage:
     """From the kernel where the container is on this host: exact, at once, and also on hosts whose
     engine has no figures; otherwise from the engine."""
     what = f"measure container {container.name}"
@@ -17,7 +17,7 @@ async def measure(engine: Engine, container: Container, *, local: bool) -> Usage
     disk = sized.get("SizeRw")
     if container.state not in (SandboxState.RUNNING, SandboxState.PAUSED):
         return Usage(disk_bytes=disk)
-    if local:
+    if near:
         group = control_group(container)
         return Usage(
             cpu_seconds=group.cpu_seconds(),

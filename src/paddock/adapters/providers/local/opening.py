@@ -180,15 +180,8 @@ async def open_parts(config: LocalConfig, on_step: Callable[[str], None]) -> Par
         undo.push_async_callback(launch.aclose)
         layer = await asyncio.to_thread(host_layer.build, storage.pool / "host")
         idmap = await _find_idmap(config, launch, layer)
-        machines = Machines(
-            layout=layout,
-            hierarchies=host_hierarchies(),
-            launch=launch,
-            volumes=storage.pool / "volumes",
-            init=init,
-            host_layer=layer,
-            on_step=on_step,
-        )
+        volumes = storage.pool / "volumes"
+        machines = Machines(layout, host_hierarchies(), launch, volumes, init, layer, on_step)
         life = _life(config, layout, owner, machines, storage)
         templates = TemplateStore(
             storage,
