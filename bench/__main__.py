@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from bench import docker, rows
+from bench import docker, packed, rows
 from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.adapters.providers.local.storage import unmount_pool
@@ -243,6 +243,7 @@ async def main() -> None:
                 measured += await measure(provider, engine)
         measured += await measure_burst(provider)
         measured += await measure_fork(provider)
+    measured += await packed.measure()
     sys.stdout.write(rows.report(measured, REPOSITORY / "build" / "bench.json") + "\n")
 
 

@@ -100,8 +100,22 @@ class OwnEngine:
             process.kill()
             process.wait()
 
+    def _helpers(self) -> list[int]:
+        """What it started and left: monitors of programs that have ended, shims of containers that
+        failed. Each names a path of ours on its command line."""
+        sign = f"{self.directory}/".encode()
+        found = []
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                if sign in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+        return found
+
     def remove(self) -> None:
-        """Everything of it. It has been stopped in an orderly way before."""
+        """Everything of it. It has been stopped before."""
+        for pid in self._helpers():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
             point = line.split()[1]
             if point.startswith(f"{self.directory}/"):

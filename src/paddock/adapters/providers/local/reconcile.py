@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from paddock.adapters.providers.local.life import Life, uncancelled
+from paddock.adapters.providers.local.owner import coming_or_going
 from paddock.adapters.providers.local.records import SandboxRecord, SnapshotRecord
 from paddock.domain.errors import PaddockError
 from paddock.domain.sandbox import SandboxState
@@ -31,7 +32,8 @@ async def reconcile(life: Life) -> None:
     _sweep_keys(life)
     await _sweep_network(life)
     await asyncio.to_thread(life.storage.sweep)
-    life.owner.forget_dead()
+    with coming_or_going(life.layout):  # nobody is between making its file and locking it
+        life.owner.forget_dead()
 
 
 async def _settle(life: Life, ref: str) -> None:
@@ -80,20 +82,24 @@ async def _sweep_machines(life: Life) -> None:
 
 
 async def _sweep_volumes(life: Life) -> None:
-    known = set(life.records.refs())
-    for name in _names(life.storage.pool / "volumes") - known:
+    pool = life.storage.pool
+    # What is there is listed before what is known: a record is older than anything of its own, so
+    # what another process is making right now is never taken for nobody's.
+    volumes = _names(pool / "volumes")
+    for name in volumes - set(life.records.refs()):
         if not name.startswith("."):
-            await asyncio.to_thread(life.storage.delete, life.storage.pool / "volumes" / name)
-    taken = {snapshot.id for snapshot in life.records.snapshots()}
-    for name in _names(life.storage.pool / "snapshots") - taken:
+            await asyncio.to_thread(life.storage.delete, pool / "volumes" / name)
+    copies = _names(pool / "snapshots")
+    for name in copies - {snapshot.id for snapshot in life.records.snapshots()}:
         if not name.startswith("."):
-            await asyncio.to_thread(life.storage.delete, life.storage.pool / "snapshots" / name)
+            await asyncio.to_thread(life.storage.delete, pool / "snapshots" / name)
 
 
 def _sweep_keys(life: Life) -> None:
+    entries = list(life.keys.entries())
     sandboxes = set(life.records.refs())
     snapshots = {snapshot.id for snapshot in life.records.snapshots()}
-    for path, kind, target in life.keys.entries():
+    for path, kind, target in entries:
         if target not in (sandboxes if kind == "sandbox" else snapshots):
             path.unlink(missing_ok=True)
 
