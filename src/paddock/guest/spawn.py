@@ -6,7 +6,6 @@ import ctypes
 import errno
 import os
 import resource
-import signal
 import struct
 import termios
 from contextlib import suppress
@@ -178,7 +177,7 @@ class _Preparation:
         )
         default = ctypes.addressof(self._default_action)
         # exec resets what is handled but leaves what is ignored, as Python does with SIGPIPE.
-        numbers = [n for n in signal.valid_signals() if signal.getsignal(n) is signal.SIG_IGN]
+        numbers = _ignored_signals()
         self._first: list[Step] = [
             (_PREPARE, (NUMBER["setsid"],)),
             *_as_subreaper(),
@@ -293,6 +292,13 @@ def _failed(command: Command, path: bytes, step: int, number: int) -> GuestError
 
 def _array(items: list[bytes]) -> ctypes.Array[ctypes.c_char_p]:
     return (ctypes.c_char_p * (len(items) + 1))(*items, None)
+
+
+def _ignored_signals() -> list[int]:
+    """As the kernel has them: Python does not speak of 32 and 33, which a parent may ignore too."""
+    with open("/proc/self/status", "rb") as file:
+        mask = next(line for line in file if line.startswith(b"SigIgn:")).split()[1]
+    return [number for number in range(1, 65) if int(mask, 16) >> (number - 1) & 1]
 
 
 def _has_close_range() -> bool:

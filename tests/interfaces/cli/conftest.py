@@ -108,7 +108,7 @@ def _uninstall(path: str) -> None:
         cli("sandbox", "rm", *left)
     unmount_pool(data)
     shutil.rmtree(path)
-    shutil.rmtree(Layout.of(data, RUN_ROOT).run)
+    shutil.rmtree(Layout.of(data, RUN_ROOT).run, ignore_errors=True)
     with contextlib.suppress(OSError):
         RUN_ROOT.rmdir()
     assert not left, "sandboxes were left behind"

@@ -106,7 +106,7 @@ class Machines:
                 cgroup_procs=cgroup.procs_files(),
                 accounting=cgroup.accounting_files(),
             )
-        return await _only_other(cgroup, init)
+        return await _find_guest(cgroup, init)
 
     def _listen(self, ref: str) -> socket.socket:
         path = self.layout.socket(ref)
@@ -147,18 +147,25 @@ class Machines:
         self.layout.socket(ref).unlink(missing_ok=True)
 
 
-async def _only_other(cgroup: Cgroup, init: int) -> Process:
-    """The guest: nothing untrusted has run yet, so it is whoever is there besides init.
+async def _find_guest(cgroup: Cgroup, init: int) -> Process:
+    """The guest: the only child of the sandbox's init.
 
-    The processes by which it came in may still be on their way out.
+    The processes by which it came in have their parents outside, and what it has started already
+    is below itself.
     """
-    for _ in range(200):
-        others = [pid for pid in cgroup.pids() if pid != init]
-        if len(others) == 1:
+    for _ in range(500):
+        children = [pid for pid in cgroup.pids() if pid != init and _parent(pid) == init]
+        if len(children) == 1:
             with contextlib.suppress(OSError):
-                return Process.of(others[0])
+                return Process.of(children[0])
         await asyncio.sleep(0.001)
-    raise Broken(f"{cgroup.path} has {len(others)} processes beside its first, not one guest")
+    raise Broken(f"{cgroup.path} has {len(children)} children of its first process, not one guest")
+
+
+def _parent(pid: int) -> int | None:
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return None
 
 
 def guest_env(record: SandboxRecord) -> dict[str, str]:
