@@ -121,6 +121,11 @@ async def test_processes_of_the_host_and_of_neighbours_are_not_seen(fenced: Fenc
             "print(l.syscall(321, 0, b'', 0), ctypes.get_errno())",
         ),
         (
+            "open a socket to the hypervisor",
+            "import ctypes; l = ctypes.CDLL(None, use_errno=True);"
+            "print(l.syscall(41, ctypes.c_long(40 | 1 << 32), 1, 0), ctypes.get_errno())",
+        ),
+        (
             "reboot",
             "import ctypes; l = ctypes.CDLL(None, use_errno=True);"
             "print(l.syscall(169, 0xfee1dead, 672274793, 0, None), ctypes.get_errno())",

@@ -132,3 +132,33 @@ async def test_dying_at_random_moments_leaves_nothing(installation: Installation
     async with installation.opened() as provider:
         await installation.empty(provider)
     installation.assert_no_traces()
+
+
+async def test_a_cancelled_create_leaves_nothing(installation: Installation) -> None:
+    """Cancelled at many moments: nothing comes to be after the clean-up was done."""
+    async with installation.opened() as provider:
+        await provider.prepare("tiny")
+        for number in range(20):
+            task = asyncio.create_task(
+                provider.create(f"cancelled-{number}", SandboxSpec(template="tiny"))
+            )
+            await asyncio.sleep(number * 0.003)
+            task.cancel()
+            result = (await asyncio.gather(task, return_exceptions=True))[0]
+            if isinstance(result, Observation):
+                await provider.destroy(result.ref)
+        await asyncio.sleep(0.3)
+        installation.assert_no_traces()
+
+
+async def test_a_cancelled_snapshot_leaves_the_sandbox_running(installation: Installation) -> None:
+    async with installation.opened() as provider:
+        source = await make_source(provider)
+        for number in range(10):
+            task = asyncio.create_task(provider.snapshot(source.ref, f"cancelled-{number}"))
+            await asyncio.sleep(number * 0.0007)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert not provider._life.machines.cgroup(source.ref.id).frozen()
+        async with Guest(await provider.guest(source.ref)) as guest:
+            assert (await guest.exec(["true"], timeout=5)).exit_code == 0

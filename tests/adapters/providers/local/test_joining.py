@@ -146,3 +146,15 @@ async def test_a_guest_that_was_killed_is_reported_and_the_disk_is_kept(
         assert again.state == "running"
         async with Guest(await provider.guest(seen.ref)) as guest:
             assert await guest.files.read("/home/user/kept") == b"kept"
+
+
+async def test_a_launcher_whose_zygote_died_is_replaced(installation: Installation) -> None:
+    async with installation.opened() as provider:
+        await provider.create("first", SandboxSpec(template="tiny"))
+        launcher = provider._parts.launch._process
+        assert launcher is not None
+        children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
+        zygote = next(pid for pid in children if status(int(pid))["Name"] == "paddock-zygote")
+        os.kill(int(zygote), signal.SIGKILL)
+        launcher.wait(10)
+        assert (await provider.create("second", SandboxSpec(template="tiny"))).state == "running"

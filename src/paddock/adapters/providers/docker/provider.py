@@ -16,7 +16,7 @@ from paddock.adapters.providers.docker.opening import Parts, open_parts
 from paddock.adapters.providers.docker.place import Turns
 from paddock.adapters.providers.docker.records import Container
 from paddock.adapters.providers.docker.watch import watch_disks
-from paddock.adapters.providers.local.life import uncancelled
+from paddock.adapters.providers.local.finishing import uncancelled
 from paddock.adapters.providers.local.plan import fingerprint
 from paddock.domain.egress import EgressPolicy, NetworkMode
 from paddock.domain.errors import Conflict, InvalidRequest, NotFound, Unsupported

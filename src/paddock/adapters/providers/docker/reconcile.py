@@ -11,7 +11,7 @@ from paddock.adapters.providers.docker import records
 from paddock.adapters.providers.docker.life import Life
 from paddock.adapters.providers.docker.names import NEW
 from paddock.adapters.providers.docker.records import Container, ImageRecord
-from paddock.adapters.providers.local.life import uncancelled
+from paddock.adapters.providers.local.finishing import uncancelled
 from paddock.domain.errors import Broken, NotFound, PaddockError
 from paddock.domain.sandbox import SandboxState
 

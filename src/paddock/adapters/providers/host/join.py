@@ -28,6 +28,8 @@ _NAMESPACES = {
     "pid": syscalls.CLONE_NEWPID,
     "mnt": syscalls.CLONE_NEWNS,
 }
+IN = "in"
+"""What a guest says when it has arrived; one that is killed on its way says nothing."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -50,7 +52,7 @@ class Join:
 
 
 def become_guest(join: Join, listener: socket.socket, seccomp: bytes, report: int) -> None:
-    """Run in a fresh fork; never returns. `report` gets an error's text, or closes on success."""
+    """Run in a fresh fork; never returns. `report` gets `IN`, or an error's text."""
     try:
         accounting = _prepare(join, listener, report)
         with contextlib.suppress(FileNotFoundError, PermissionError):
@@ -68,6 +70,7 @@ def become_guest(join: Join, listener: socket.socket, seccomp: bytes, report: in
         with contextlib.suppress(OSError):
             os.write(report, f"{type(error).__name__}: {error}".encode()[:4000])
         os._exit(1)
+    os.write(report, IN.encode())
     os.close(report)
     serve(config, listener)
     os._exit(0)

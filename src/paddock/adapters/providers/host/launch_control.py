@@ -129,6 +129,7 @@ class LaunchControl:
                     *(sys.executable, "-I", "-S", "-c", _BOOTSTRAP),
                     *(str(theirs.fileno()), str(self.run_dir / "mounts")),
                     "fast" if self.fast_cgroups else "plain",
+                    ",".join(map(str, self.inherit)),
                     ":".join(path for path in sys.path if path and Path(path).is_dir()),
                 ],
                 pass_fds=[theirs.fileno(), *self.inherit],

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from paddock.adapters.providers.host import mounts, seccomp, syscalls, zygote
+from paddock.adapters.providers.host import join, mounts, seccomp, syscalls, zygote
 from paddock.guest.rehearsal import rehearse
 from paddock.guest.server import preload
 
@@ -43,6 +43,7 @@ class Launcher:
     """The state of the process: who is being waited for."""
 
     control: socket.socket
+    zygote_pid: int
     zygote: socket.socket
     mounter: mounts.Mounter
     programs: dict[int, _Program] = field(default_factory=dict)
@@ -94,7 +95,7 @@ class Launcher:
                     self._answer(request)
                 case _:
                     self._answer(request, error=f"unknown operation {operation!r}")
-        except (OSError, TypeError, ValueError, RuntimeError) as error:
+        except (OSError, TypeError, ValueError, RuntimeError, LookupError) as error:
             self._answer(request, error=f"{type(error).__name__}: {error}")
         finally:
             for fd in fds:
@@ -144,7 +145,10 @@ class Launcher:
         text = os.read(fd, 4096).decode(errors="replace")
         os.close(fd)
         request = self.reports.pop(fd)
-        self._answer(request, **({"error": text} if text else {}))
+        if text == join.IN:
+            self._answer(request)
+        else:
+            self._answer(request, error=text or "the guest was killed on its way in")
 
     def _reap(self) -> None:
         while True:
@@ -154,6 +158,8 @@ class Launcher:
                 return
             if pid == 0:
                 return
+            if pid == self.zygote_pid:
+                raise SystemExit("the zygote died")  # the control plane starts us both anew
             if program := self.programs.pop(pid, None):
                 self._conclude(program, os.waitstatus_to_exitcode(status))
 
@@ -189,6 +195,8 @@ def main() -> None:
     """Started by LaunchControl with the control socket's number and a directory for mounts."""
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
+    for kept in sys.argv[4].split(",") if sys.argv[4] else ():
+        os.set_inheritable(int(kept), False)  # no runtime shall keep the owner's lock
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     syscalls.set_child_subreaper()
@@ -199,6 +207,6 @@ def main() -> None:
         mounter.favour_cgroup_changes()
     preload()
     rehearse(f"{directory}/rehearsal")
-    launcher = Launcher(control, zygote.start(seccomp.compile_filter()), mounter)
+    launcher = Launcher(control, *zygote.start(seccomp.compile_filter()), mounter)
     control.send(b'{"request": 0}')
     launcher.run()

@@ -58,7 +58,7 @@ settimeofday swapoff swapon sysfs syslog umount2 unshare uselib userfaultfd usta
 
 _NAMESPACE_FLAGS = 0x7E020000
 _EVERYTHING = 0xFFFFFFFF
-_AF_VSOCK = 40
+_AF_VSOCK, _AF_LAST = 40, 45
 _PERSONALITIES = (0x0, 0x0008, 0x20000, 0x20008, 0x40000, _EVERYTHING)
 
 
@@ -99,8 +99,13 @@ def _rules() -> list[_Rule]:
             _Rule(("personality",), None, (_Compare(0, "SCMP_CMP_EQ", value),))
             for value in _PERSONALITIES
         ),
-        # Sockets of every family but vsock, which leads to a hypervisor.
-        _Rule(("socket",), None, (_Compare(0, "SCMP_CMP_NE", _AF_VSOCK),)),
+        # Sockets of every family but vsock, which leads to a hypervisor. Not as "unequal": the
+        # comparison has 64 bits and the kernel looks at 32 of them.
+        _Rule(("socket",), None, (_Compare(0, "SCMP_CMP_LT", _AF_VSOCK),)),
+        *(
+            _Rule(("socket",), None, (_Compare(0, "SCMP_CMP_EQ", family),))
+            for family in range(_AF_VSOCK + 1, _AF_LAST + 1)
+        ),
         _Rule(tuple(REFUSED), errno.EPERM),
     ]
 
@@ -136,7 +141,7 @@ class _ArgCmp(ctypes.Structure):
     )
 
 
-_OPERATORS = {"SCMP_CMP_NE": 1, "SCMP_CMP_EQ": 4, "SCMP_CMP_MASKED_EQ": 7}
+_OPERATORS = {"SCMP_CMP_LT": 2, "SCMP_CMP_EQ": 4, "SCMP_CMP_MASKED_EQ": 7}
 _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
 

@@ -17,10 +17,11 @@ from paddock.adapters.providers.host.join import Join, become_guest
 _PACKET = 1 << 20
 
 
-def start(filter_program: bytes) -> socket.socket:
+def start(filter_program: bytes) -> tuple[int, socket.socket]:
     """Fork the zygote; what is sent to the socket becomes guests, until it is closed."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    if os.fork() == 0:
+    pid = os.fork()
+    if pid == 0:
         ours.close()
         syscalls.set_title("paddock-zygote")
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps
@@ -32,7 +33,7 @@ def start(filter_program: bytes) -> socket.socket:
         _wait_and_fork(theirs, filter_program)
         os._exit(0)
     theirs.close()
-    return ours
+    return pid, ours
 
 
 def _wait_and_fork(orders: socket.socket, filter_program: bytes) -> None:

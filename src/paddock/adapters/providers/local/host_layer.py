@@ -10,6 +10,8 @@ import ipaddress
 import shutil
 from pathlib import Path
 
+from paddock.adapters.providers.local.storage.volumes import draft_name
+
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 _HOST_STORES = (CERTIFICATES, "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem")
 _RESOLVERS = ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
@@ -32,15 +34,19 @@ def build(parent: Path) -> Path:
     layer = parent / digest
     if layer.is_dir():
         return layer
-    half_made = parent / f".tmp-{digest}"
-    shutil.rmtree(half_made, ignore_errors=True)
+    half_made = parent / draft_name()
     for name, content in files.items():
         path = half_made / name
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
         path.write_bytes(content)
         path.chmod(0o644)
     half_made.chmod(0o755)
-    half_made.rename(layer)
+    try:
+        half_made.rename(layer)
+    except OSError:
+        shutil.rmtree(half_made)
+        if not layer.is_dir():
+            raise  # otherwise another process was quicker
     return layer
 
 

@@ -8,13 +8,13 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from paddock.adapters.providers.local import runtime
+from paddock.adapters.providers.local.finishing import uncancelled
 from paddock.adapters.providers.local.layout import Layout
 from paddock.adapters.providers.local.machine import Machines, guest_env
 from paddock.adapters.providers.local.network import OpenNetwork
@@ -30,7 +30,6 @@ from paddock.domain.reason import Reason
 from paddock.domain.sandbox import Resources, SandboxState, transition
 from paddock.guest_client import Guest
 
-_T = TypeVar("_T")
 _GRACE_S = 10.0
 _PACKED_START_S = 20.0
 
@@ -88,15 +87,15 @@ class Life:
         volume = self.volume(record.ref)
         if plan.seed is None:
             owner = record.idmap.first if record.idmap else 0
-            await asyncio.to_thread(self.storage.create, volume, owner)
+            await uncancelled(asyncio.to_thread(self.storage.create, volume, owner))
         elif plan.source:
             async with self.locks.hold(plan.source):
                 source = await self.current(plan.source)
                 async with quiet(source, self.machines.cgroup(source.ref)):
                     self.on_step("fork.frozen")
-                    await asyncio.to_thread(self.storage.clone, plan.seed, volume)
+                    await uncancelled(asyncio.to_thread(self.storage.clone, plan.seed, volume))
         else:
-            await asyncio.to_thread(self.storage.clone, plan.seed, volume)
+            await uncancelled(asyncio.to_thread(self.storage.clone, plan.seed, volume))
         self.on_step("make.volume-limit")
         limit = record.resources.disk_mib << 20
         await asyncio.to_thread(self.storage.set_limit, volume, limit)
@@ -137,7 +136,12 @@ class Life:
             taken = {other.network for other in self.records.all()}
             number = next(number for number in range(len(taken) + 1) if number not in taken)
             record = self.records.change(record, network=number)
-            await self.network.attach(machine.init.pid, number)
+            try:
+                await uncancelled(self.network.attach(machine.init.pid, number))
+            except BaseException:
+                await uncancelled(self.network.detach(number))
+                self.records.change(record, network=None)
+                raise
         return record
 
     async def disconnect(self, record: SandboxRecord) -> SandboxRecord:
@@ -156,6 +160,7 @@ class Life:
         self, record: SandboxRecord, reason: Reason, detail: str = ""
     ) -> SandboxRecord:
         """End the machine, keep the volume."""
+        record = self.records.read(record.ref) or record  # a failed start may have gone further
         await self.machines.end(record)
         record = await self.disconnect(record)
         return self.records.change(
@@ -172,6 +177,7 @@ class Life:
 
     async def unmake(self, record: SandboxRecord) -> None:
         """Whatever there is of it goes, the record last; the lock is held."""
+        record = self.records.read(record.ref) or record  # the caller's may be an older one
         with contextlib.suppress(LimitExceeded):  # a full disk must not keep things from going
             record = self.records.change(record, state=SandboxState.DELETING, owner=self.owner.id)
         self.on_step("unmake.noted")
@@ -204,6 +210,9 @@ class Life:
             return record
         machine = record.machine
         if machine is not None and machine.alive():
+            cgroup = self.machines.cgroup(record.ref)
+            if record.state is SandboxState.RUNNING and cgroup.frozen():
+                cgroup.thaw()  # a process died in the midst of a snapshot: the lock is ours now
             return record
         if machine is None or machine.boot_id != boot_id():
             return await self.power_off(record, Reason.PROVIDER_LOST, "the host was restarted")
@@ -220,13 +229,3 @@ def not_found(ref: str) -> NotFound:
         f"there is no sandbox {ref} on the local provider",
         remediation="`paddock sandbox list` shows those that exist",
     )
-
-
-async def uncancelled(work: Awaitable[_T]) -> _T:
-    """Finish what must not be left half done, also when whoever asked has gone."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await task
-        raise

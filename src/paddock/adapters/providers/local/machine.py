@@ -16,6 +16,7 @@ from paddock.adapters.providers.host import capabilities
 from paddock.adapters.providers.host.cgroups import Cgroup, Hierarchies
 from paddock.adapters.providers.host.launch_control import LaunchControl
 from paddock.adapters.providers.local import bundle, host_layer, packed, runtime
+from paddock.adapters.providers.local.finishing import uncancelled
 from paddock.adapters.providers.local.layout import Layout
 from paddock.adapters.providers.local.records import Machine, Process, SandboxRecord, boot_id
 from paddock.domain.errors import Broken, Unavailable
@@ -56,15 +57,17 @@ class Machines:
         if record.idmap is not None:
             for lower in lowers:
                 await self.launch.idmap(Path(lower), record.idmap.first, record.idmap.count)
-        finished = await self.launch.run(
-            engine.run_argv(self.layout.runtime_state, directory, record.ref),
-            timeout=_BOOT_TIMEOUT_S,
-            overlay={
-                "lowers": lowers,
-                "volume": str(self.volumes / record.ref),
-                "target": str(directory / "rootfs"),
-                "first_id": record.idmap.first if record.idmap else None,
-            },
+        finished = await uncancelled(
+            self.launch.run(
+                engine.run_argv(self.layout.runtime_state, directory, record.ref),
+                timeout=_BOOT_TIMEOUT_S,
+                overlay={
+                    "lowers": lowers,
+                    "volume": str(self.volumes / record.ref),
+                    "target": str(directory / "rootfs"),
+                    "first_id": record.idmap.first if record.idmap else None,
+                },
+            )
         )
         self.on_step("boot.runtime")
         if finished.code != 0:
@@ -97,14 +100,16 @@ class Machines:
     async def _join(self, record: SandboxRecord, init: int) -> Process:
         cgroup = self.cgroup(record.ref)
         with self._listen(record.ref) as listener:
-            await self.launch.join(
-                listener,
-                pid=init,
-                config=guest_config(record),
-                capabilities=capabilities.numbers(),
-                no_new_privs=record.no_new_privs,
-                cgroup_procs=cgroup.procs_files(),
-                accounting=cgroup.accounting_files(),
+            await uncancelled(
+                self.launch.join(
+                    listener,
+                    pid=init,
+                    config=guest_config(record),
+                    capabilities=capabilities.numbers(),
+                    no_new_privs=record.no_new_privs,
+                    cgroup_procs=cgroup.procs_files(),
+                    accounting=cgroup.accounting_files(),
+                )
             )
         return await _find_guest(cgroup, init)
 

@@ -79,6 +79,8 @@ class OpenNetwork:
         """Connect the network namespace of a process; the cable goes when the namespace goes."""
         if not Path(f"/sys/class/net/{self.bridge}").exists():
             await self._build()
+        # Each time, and before anything is plugged in: somebody may have flushed the host's rules.
+        await _run(["nft", "-f", "-"], _rules(self.table, self.bridge, str(self.subnet)))
         cable, bits = self.cable(number), self.subnet.prefixlen
         # The kernel takes down a dead sandbox's end of a cable in its own time.
         await self.detach(number)
@@ -120,7 +122,6 @@ class OpenNetwork:
             f"address add {self.gateway}/{self.subnet.prefixlen} dev {self.bridge}",
             f"link set {self.bridge} up",
         )
-        await _run(["nft", "-f", "-"], _rules(self.table, self.bridge, str(self.subnet)))
         if _FORWARD.read_text().strip() != "1":
             _FORWARD.write_text("1")
 

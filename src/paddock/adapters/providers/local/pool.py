@@ -71,7 +71,7 @@ class WarmPool:
     async def settle(self) -> None:
         """Wait until every shelf is full, or what was begun has failed."""
         while self._tasks:
-            await asyncio.gather(*self._tasks)
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def aclose(self) -> None:
         """Destroy what nobody claimed."""

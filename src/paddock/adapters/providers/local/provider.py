@@ -7,7 +7,8 @@ from pathlib import Path
 
 from paddock.adapters.providers.local import checks, reconcile
 from paddock.adapters.providers.local.config import LocalConfig
-from paddock.adapters.providers.local.life import Life, not_found, uncancelled
+from paddock.adapters.providers.local.finishing import uncancelled
+from paddock.adapters.providers.local.life import Life, not_found
 from paddock.adapters.providers.local.opening import Parts, open_parts
 from paddock.adapters.providers.local.plan import Plan, fingerprint, host_resources
 from paddock.adapters.providers.local.records import SandboxRecord
@@ -253,8 +254,13 @@ class LocalProvider:
         async with self._life.held(self._id(ref)) as record:
             if record.state is not SandboxState.PAUSED:
                 paused = self._becoming(record, SandboxState.PAUSED)
-                await asyncio.to_thread(self._life.machines.cgroup(ref.id).freeze)
-                record = self._life.records.write(paused)
+                cgroup = self._life.machines.cgroup(ref.id)
+                try:
+                    await uncancelled(asyncio.to_thread(cgroup.freeze))
+                    record = self._life.records.write(paused)
+                except BaseException:
+                    cgroup.thaw()
+                    raise
             return record.observation(self.name)
 
     async def resume(self, ref: Ref) -> Observation:
@@ -374,9 +380,11 @@ class LocalProvider:
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
-        await self._warm.aclose()
-        reconcile.forget_empty_groups(self._life)
-        await self._parts.aclose()
+        try:
+            await self._warm.aclose()
+            reconcile.forget_empty_groups(self._life)
+        finally:
+            await self._parts.aclose()
 
     def _id(self, ref: Ref) -> str:
         if ref.provider != self.name or not is_ulid(ref.id):

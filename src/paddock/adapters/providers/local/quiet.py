@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from paddock.adapters.providers.host.cgroups import Cgroup
+from paddock.adapters.providers.local.finishing import uncancelled
 from paddock.adapters.providers.local.records import SandboxRecord
 from paddock.domain.sandbox import SandboxState
 
@@ -15,8 +16,8 @@ async def quiet(record: SandboxRecord, cgroup: Cgroup) -> AsyncIterator[None]:
     if record.state is not SandboxState.RUNNING:
         yield
         return
-    await asyncio.to_thread(cgroup.freeze)
     try:
+        await uncancelled(asyncio.to_thread(cgroup.freeze))
         yield
     finally:
         cgroup.thaw()

@@ -10,7 +10,8 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
-from paddock.adapters.providers.local.life import Life, uncancelled
+from paddock.adapters.providers.local.finishing import uncancelled
+from paddock.adapters.providers.local.life import Life
 from paddock.adapters.providers.local.owner import coming_or_going
 from paddock.adapters.providers.local.records import SandboxRecord, SnapshotRecord
 from paddock.domain.errors import PaddockError
@@ -53,10 +54,7 @@ async def _settle_held(life: Life, record: SandboxRecord) -> None:
     if unfinished or record.pooled:
         await uncancelled(life.unmake(record))
         return
-    record = await life.refresh(record)
-    cgroup = life.machines.cgroup(record.ref)
-    if record.state is SandboxState.RUNNING and cgroup.frozen():
-        cgroup.thaw()  # its control plane died in the midst of a snapshot
+    await life.refresh(record)
 
 
 async def _settle_snapshot(life: Life, snapshot: SnapshotRecord) -> None:

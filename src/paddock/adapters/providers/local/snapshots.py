@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from paddock.adapters.providers.local.life import Life, uncancelled
+from paddock.adapters.providers.local.finishing import uncancelled
+from paddock.adapters.providers.local.life import Life
 from paddock.adapters.providers.local.quiet import quiet
 from paddock.adapters.providers.local.records import SandboxRecord, SnapshotRecord
 from paddock.domain.errors import Conflict, NotFound
@@ -62,7 +63,8 @@ class Snapshots:
         storage, target = self.life.storage, self.volume(draft.id)
         async with quiet(record, self.life.machines.cgroup(record.ref)):
             self.life.on_step("snapshot.frozen")
-            await asyncio.to_thread(storage.clone, self.life.volume(record.ref), target)
+            source = self.life.volume(record.ref)
+            await uncancelled(asyncio.to_thread(storage.clone, source, target))
             self.life.on_step("snapshot.copied")
         size = await asyncio.to_thread(storage.usage, self.life.volume(record.ref))
         ready = replace(draft, ready=True, owner="", size_bytes=size)

@@ -4,7 +4,8 @@ import asyncio
 import time
 from dataclasses import replace
 
-from paddock.adapters.providers.local.life import Life, uncancelled
+from paddock.adapters.providers.local.finishing import uncancelled
+from paddock.adapters.providers.local.life import Life
 from paddock.adapters.providers.local.machine import guest_env
 from paddock.adapters.providers.local.plan import Plan, host_resources
 from paddock.adapters.providers.local.pool import WarmPool
