@@ -9,7 +9,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -113,3 +113,15 @@ def _missing(report: Any) -> str:
     """The component and the reason that need() was given; empty for any other skip."""
     said = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     return said.removeprefix(_PREFIX) if said.startswith(_PREFIX) else ""
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The pool that tests share stays for the next run, but not its mount."""
+    if hasattr(config, "workerinput") or os.geteuid() != 0:
+        return
+    from paddock.adapters.providers.local.storage import unmount_pool
+    from paddock.domain.errors import PaddockError
+    from tests.engines import DATA
+
+    with suppress(PaddockError):
+        unmount_pool(DATA)
