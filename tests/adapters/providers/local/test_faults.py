@@ -162,3 +162,16 @@ async def test_a_cancelled_snapshot_leaves_the_sandbox_running(installation: Ins
             assert not provider._life.machines.cgroup(source.ref.id).frozen()
         async with Guest(await provider.guest(source.ref)) as guest:
             assert (await guest.exec(["true"], timeout=5)).exit_code == 0
+
+
+async def test_a_key_of_a_snapshot_that_died_can_be_used_by_others_at_once(
+    installation: Installation,
+) -> None:
+    async with installation.opened() as provider:
+        source = await make_source(provider)
+        killed, name = await die_during(installation.data_dir, "snapshot", 1)
+        assert killed, name
+        taken = await provider.snapshot(source.ref, "victim")
+        assert taken.source == source.ref.id
+        async with Guest(await provider.guest(source.ref)) as guest:
+            assert (await guest.exec(["true"], timeout=5)).exit_code == 0

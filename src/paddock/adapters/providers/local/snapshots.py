@@ -14,6 +14,8 @@ from paddock.domain.errors import Conflict, NotFound
 from paddock.domain.ids import is_ulid, new_ulid
 from paddock.domain.snapshot import Snapshot, SnapshotRef
 
+_PATIENCE = 100  # times 20 ms
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshots:
@@ -29,6 +31,7 @@ class Snapshots:
         async with self.life.held(ref) as record:
             if (known := self._known(key, ref)) is not None:
                 return known
+            await self._forget_abandoned(key)
             draft = self._draft(record, key)
             self.life.records.write_snapshot(draft)
             self.life.on_step("snapshot.noted")
@@ -41,6 +44,25 @@ class Snapshots:
             except BaseException:
                 await uncancelled(self.delete(SnapshotRef(self.provider, draft.id)))
                 raise
+
+    async def _forget_abandoned(self, key: str) -> None:
+        """A snapshot that was begun with this key by a process that is gone gives the key back.
+
+        A dead process counts as alive until its launcher has noticed, which takes a moment.
+        """
+        for _ in range(_PATIENCE):
+            holder = self.life.keys.holder("snapshot", key)
+            if holder is None:
+                return
+            record = self.life.records.read_snapshot(holder)
+            if record is None:
+                self.life.keys.release("snapshot", key, holder)
+            elif record.ready:
+                return
+            elif not self.life.owner.is_alive(record.owner):
+                await self.delete(SnapshotRef(self.provider, holder))
+            else:
+                await asyncio.sleep(0.02)
 
     def _draft(self, record: SandboxRecord, key: str) -> SnapshotRecord:
         return SnapshotRecord(
