@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from paddock.adapters.providers.local import runtime
-from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.domain.errors import (
     Broken,
     InvalidRequest,
@@ -19,7 +18,6 @@ from paddock.domain.errors import (
     NotFound,
     PaddockError,
     Refused,
-    Unavailable,
 )
 from paddock.domain.sandbox import Resources
 from paddock.domain.template import SourceKind, Template, TemplateSource
@@ -89,20 +87,28 @@ async def test_a_template_whose_set_up_fails_leaves_nothing_and_can_be_tried_aga
     installation.assert_no_traces()
 
 
-async def test_a_missing_runtime_says_how_to_get_it(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", "/nonexistent")
-    runtime.installed.cache_clear()
-    real_which = shutil.which
-    monkeypatch.setattr(shutil, "which", lambda name, **_: None)
-    try:
-        with pytest.raises(Unavailable) as caught:
-            await LocalProvider.open(installation.config())
-    finally:
-        monkeypatch.setattr(shutil, "which", real_which)
-        runtime.installed.cache_clear()
-    assert "crun" in caught.value.remediation
+def test_a_missing_runtime_says_how_to_get_it(tmp_path: Path) -> None:
+    """On a host without any: in a mount namespace where the programs are covered up."""
+    covered = " ".join(found.program for found in runtime.installed().values())
+    hide = f"for program in {covered}; do mount --bind /dev/null $program; done"
+    program = (
+        "import asyncio, sys\n"
+        "from pathlib import Path\n"
+        "from paddock.adapters.providers.local.config import LocalConfig\n"
+        "from paddock.adapters.providers.local.provider import LocalProvider\n"
+        "from paddock.domain.errors import Unavailable\n"
+        "try: asyncio.run(LocalProvider.open(LocalConfig(data_dir=Path(sys.argv[1]))))\n"
+        "except Unavailable as error: print(error.remediation)\n"
+    )
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-ec", f'{hide}; exec "$0" "$@"']
+        + [sys.executable, "-c", program, str(tmp_path / "data")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "crun" in done.stdout, done.stderr
+    assert not (tmp_path / "data").exists()
 
 
 async def test_an_unknown_runtime_lists_the_known_ones(installation: Installation) -> None:
