@@ -101,8 +101,10 @@ def test_a_missing_runtime_says_how_to_get_it(tmp_path: Path) -> None:
         "except Unavailable as error: print(error.remediation)\n"
     )
     done = subprocess.run(
-        ["unshare", "--mount", "sh", "-ec", f'{hide}; exec "$0" "$@"']
-        + [sys.executable, "-c", program, str(tmp_path / "data")],
+        [
+            *("unshare", "--mount", "sh", "-ec", f'{hide}; exec "$0" "$@"'),
+            *(sys.executable, "-c", program, str(tmp_path / "data")),
+        ],
         capture_output=True,
         text=True,
         check=False,
