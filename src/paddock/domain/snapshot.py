@@ -1,4 +1,4 @@
-"""A sandbox's disk at one moment."""
+"""A sandbox's disk at one moment, and its memory where that can be kept too."""
 
 from dataclasses import dataclass
 
@@ -22,3 +22,5 @@ class Snapshot:
     template: str
     created_at: float
     size_bytes: int | None = None
+    memory: bool = False
+    """Its processes were kept as well, and go on in a sandbox made of it."""

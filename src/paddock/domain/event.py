@@ -1,0 +1,50 @@
+"""What happened: one vocabulary, one log, read by cursor."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class EventKind(StrEnum):
+    """Every kind of event there is; the reference page is made from this list."""
+
+    SANDBOX_CREATING = "sandbox.creating"
+    SANDBOX_RUNNING = "sandbox.running"
+    SANDBOX_PAUSED = "sandbox.paused"
+    SANDBOX_STOPPED = "sandbox.stopped"
+    SANDBOX_ARCHIVED = "sandbox.archived"
+    SANDBOX_FAILED = "sandbox.failed"
+    SANDBOX_DELETING = "sandbox.deleting"
+    SANDBOX_DELETED = "sandbox.deleted"
+    SANDBOX_CHANGED = "sandbox.changed"
+    """Something else than its state: a name, labels, its lifetime, its environment."""
+    COMMAND_STARTED = "command.started"
+    COMMAND_ENDED = "command.ended"
+    SNAPSHOT_CREATED = "snapshot.created"
+    SNAPSHOT_DELETED = "snapshot.deleted"
+    SNAPSHOT_RESTORED = "snapshot.restored"
+    PREVIEW_SHARED = "preview.shared"
+    PREVIEW_REVOKED = "preview.revoked"
+    SECRET_SET = "secret.set"  # noqa: S105 - the name of an event
+    SECRET_DELETED = "secret.deleted"  # noqa: S105
+    TEMPLATE_BUILT = "template.built"
+    TEMPLATE_REMOVED = "template.removed"
+    PROVIDER_LOST = "provider.lost"
+    PROVIDER_FOUND = "provider.found"
+    PRESSURE_CHANGED = "pressure.changed"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened. Never changed; `seq` grows with every event of the installation."""
+
+    team_id: str
+    kind: EventKind
+    subject: str
+    """The id of what it happened to."""
+    at: float
+    data: Mapping[str, Any] = field(default_factory=dict)
+    actor: str = ""
+    seq: int = 0
+    """Given by the store."""

@@ -1,0 +1,138 @@
+"""Sandboxes and snapshots as the control plane keeps them: who owns them, and what is wanted."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from paddock.domain.egress import CLOSED, EgressPolicy
+from paddock.domain.errors import InvalidRequest
+from paddock.domain.event import Event, EventKind
+from paddock.domain.lifetime import Clockwork, Lifetime
+from paddock.domain.reason import Reason
+from paddock.domain.sandbox import Resources, SandboxState, transition
+
+SANDBOX_PREFIX = "sbx"
+SNAPSHOT_PREFIX = "snp"
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_LOOKS_LIKE_ID = re.compile(r"[a-z]{3}[_-][0-9a-z]{26}")
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxRecord:
+    """One sandbox. Changed only by replacing it; `version` guards against a lost update."""
+
+    id: str
+    team_id: str
+    name: str
+    state: SandboxState
+    provider: str
+    created_at: float
+    changed_at: float
+    clock: Clockwork
+    ref: str = ""
+    """The provider's own id; empty until it has made the sandbox."""
+    reason: Reason | None = None
+    detail: str = ""
+    """For people: what led to the reason."""
+    template: str = ""
+    snapshot_id: str = ""
+    parent_id: str = ""
+    """The sandbox it was forked from."""
+    resources: Resources = field(default_factory=Resources)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    egress: EgressPolicy = CLOSED
+    ports: tuple[int, ...] = ()
+    public_ports: frozenset[int] = frozenset()
+    """Whose previews need no link."""
+    lifetime: Lifetime = field(default_factory=Lifetime)
+    started_at: float | None = None
+    version: int = 0
+
+    @property
+    def is_gone(self) -> bool:
+        return self.state in (SandboxState.DELETING, SandboxState.DELETED)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRecord:
+    """A snapshot and whose it is. It outlives the sandbox it was taken of."""
+
+    id: str
+    team_id: str
+    name: str
+    provider: str
+    created_at: float
+    ref: str = ""
+    """The provider's own id; empty until it has been taken."""
+    sandbox_id: str = ""
+    template: str = ""
+    resources: Resources = field(default_factory=Resources)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    env_names: tuple[str, ...] = ()
+    """Which variables the sandbox had; values are not carried over unless asked."""
+    ports: tuple[int, ...] = ()
+    size_bytes: int | None = None
+    automatic: bool = False
+    """Taken by Paddock before something destructive; these are the ones retention removes."""
+    expires_at: float | None = None
+
+
+def check_name(name: str) -> str:
+    """A name that can stand in a host name and is never taken for an id."""
+    if _NAME.fullmatch(name) and not _LOOKS_LIKE_ID.fullmatch(name):
+        return name
+    raise InvalidRequest(
+        f"the name {name[:80]!r} is not usable",
+        remediation="use 1 to 63 of a-z, 0-9 and '-', with a letter or digit at both ends",
+    )
+
+
+def moved(
+    sandbox: SandboxRecord,
+    target: SandboxState,
+    now: float,
+    *,
+    reason: Reason | None = None,
+    detail: str = "",
+) -> SandboxRecord:
+    """The sandbox in its next state, or Conflict; its clock follows."""
+    transition(sandbox.name, sandbox.state, target)
+    clock, started_at = sandbox.clock, sandbox.started_at
+    if target is SandboxState.RUNNING:
+        timeout = sandbox.lifetime.timeout_s
+        clock = replace(
+            clock,
+            active_at=now,
+            stopped_at=None,
+            expires_at=None if timeout is None else now + timeout,
+        )
+        started_at = now
+    elif target is SandboxState.STOPPED:
+        clock = replace(clock, stopped_at=now, keep_alive_until=None, expires_at=None)
+    return replace(
+        sandbox,
+        state=target,
+        reason=reason,
+        detail=detail,
+        clock=clock,
+        started_at=started_at,
+        changed_at=now,
+    )
+
+
+def event_of(sandbox: SandboxRecord, actor: str) -> Event:
+    """The event that says in which state a sandbox is now, and why."""
+    data: dict[str, object] = {"state": sandbox.state, "name": sandbox.name}
+    if sandbox.reason is not None:
+        data["reason"] = sandbox.reason
+    if sandbox.detail:
+        data["detail"] = sandbox.detail
+    return Event(
+        team_id=sandbox.team_id,
+        kind=EventKind(f"sandbox.{sandbox.state}"),
+        subject=sandbox.id,
+        at=sandbox.changed_at,
+        data=data,
+        actor=actor,
+    )

@@ -1,0 +1,203 @@
+"""Who may do what: teams, roles, scopes, tokens, and the principal that a request acts as."""
+
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from paddock.domain.errors import Forbidden, InvalidRequest, Unauthenticated
+from paddock.domain.ids import is_id, new_id
+
+TOKEN_PREFIX = "tok"  # noqa: S105 - what a token begins with
+_SECRET_BYTES = 32
+
+
+class Role(StrEnum):
+    """What a member of a team is."""
+
+    ADMIN = "admin"
+    MEMBER = "member"
+    VIEWER = "viewer"
+
+
+class Scope(StrEnum):
+    """One kind of thing that a token may be used for."""
+
+    SANDBOXES_READ = "sandboxes:read"
+    SANDBOXES_WRITE = "sandboxes:write"
+    """Also what is inside: commands, files, terminals, private previews."""
+    TEMPLATES_READ = "templates:read"
+    TEMPLATES_WRITE = "templates:write"
+    SNAPSHOTS_READ = "snapshots:read"
+    SNAPSHOTS_WRITE = "snapshots:write"
+    SECRETS_READ = "secrets:read"
+    """Names and policies; no scope reads a sensitive value."""
+    SECRETS_WRITE = "secrets:write"
+    EVENTS_READ = "events:read"
+    AUDIT_READ = "audit:read"
+    TOKENS_MANAGE = "tokens:manage"
+    SETTINGS_READ = "settings:read"
+    SETTINGS_WRITE = "settings:write"
+    TEAMS_MANAGE = "teams:manage"
+
+
+_READ = frozenset(
+    {
+        Scope.SANDBOXES_READ,
+        Scope.TEMPLATES_READ,
+        Scope.SNAPSHOTS_READ,
+        Scope.SECRETS_READ,
+        Scope.EVENTS_READ,
+        Scope.SETTINGS_READ,
+    }
+)
+_WORK = _READ | {
+    Scope.SANDBOXES_WRITE,
+    Scope.TEMPLATES_WRITE,
+    Scope.SNAPSHOTS_WRITE,
+    Scope.SECRETS_WRITE,
+}
+OPERATOR_SCOPES = frozenset({Scope.SETTINGS_WRITE, Scope.TEAMS_MANAGE})
+"""They touch the whole installation, so only admins of the operating team have them."""
+
+GRANTS: dict[Role, frozenset[Scope]] = {
+    Role.VIEWER: _READ,
+    Role.MEMBER: _WORK,
+    Role.ADMIN: frozenset(Scope),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """Everything that is made belongs to one."""
+
+    id: str
+    name: str
+    created_at: float
+    operator: bool = False
+    """The team that runs this installation: the first one made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A way in. The secret itself is known only to who was shown it once."""
+
+    id: str
+    team_id: str
+    name: str
+    role: Role
+    digest: str = field(repr=False)
+    created_at: float
+    scopes: frozenset[Scope] | None = None
+    """Narrower than the role; None means all that the role has."""
+    expires_at: float | None = None
+    revoked_at: float | None = None
+    used_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """On whose behalf something is done."""
+
+    team_id: str
+    actor: str
+    """The token's id, or what in Paddock itself acts."""
+    role: Role
+    scopes: frozenset[Scope]
+    operator: bool = False
+
+    def require(self, scope: Scope) -> None:
+        if scope in self.scopes:
+            return
+        raise Forbidden(
+            f"this token is a {self.role}'s and may not use {scope}",
+            remediation=f"use a token that has {scope}; `paddock token create` makes one",
+        )
+
+
+def issue(
+    team: Team,
+    name: str,
+    role: Role,
+    now: float,
+    *,
+    scopes: frozenset[Scope] | None = None,
+    lifetime_s: float | None = None,
+) -> tuple[Token, str]:
+    """A new token and its secret, which is shown once and kept nowhere."""
+    if not name.strip() or len(name) > 100:
+        raise InvalidRequest(
+            f"a token's name is {name[:120]!r}; it must have 1 to 100 characters",
+            remediation="name it after who or what will use it",
+        )
+    if lifetime_s is not None and not 0 < lifetime_s <= 100 * 365 * 86400:
+        raise InvalidRequest(
+            f"a token's lifetime is {lifetime_s:g} s; it must be positive",
+            remediation="leave it out for a token that does not expire",
+        )
+    if scopes is not None and (beyond := scopes - granted(role, team.operator)):
+        raise InvalidRequest(
+            f"a {role} of team {team.name} cannot have {', '.join(sorted(beyond))}",
+            remediation="leave these scopes out, or give a higher role",
+        )
+    identifier = new_id(TOKEN_PREFIX)
+    secret = secrets.token_urlsafe(_SECRET_BYTES)
+    token = Token(
+        id=identifier,
+        team_id=team.id,
+        name=name,
+        role=role,
+        digest=digest(secret),
+        created_at=now,
+        scopes=scopes,
+        expires_at=None if lifetime_s is None else now + lifetime_s,
+    )
+    return token, f"{identifier}.{secret}"
+
+
+def split_secret(presented: str) -> tuple[str, str]:
+    """The token's id and its secret part, of what a client presents."""
+    identifier, _, secret = presented.partition(".")
+    if not secret or not is_id(identifier, TOKEN_PREFIX):
+        raise Unauthenticated(
+            "what was presented is not a token of Paddock",
+            remediation=f"a token looks like {TOKEN_PREFIX}_….…; `paddock token create` makes one",
+        )
+    return identifier, secret
+
+
+def authenticate(token: Token | None, team: Team | None, secret: str, now: float) -> Principal:
+    """Whom this secret stands for. Who is unknown and who is wrong are told the same."""
+    # Compared also when there is no token, so that time does not tell which ids exist.
+    right = hmac.compare_digest(token.digest if token else digest(""), digest(secret))
+    if token is None or team is None or not right:
+        raise Unauthenticated(
+            "this token is unknown",
+            remediation="check that it was copied whole, and that it belongs to this server",
+        )
+    if token.revoked_at is not None:
+        raise Unauthenticated(
+            f"token {token.id} was revoked", remediation="ask an admin of your team for a new one"
+        )
+    if token.expires_at is not None and now >= token.expires_at:
+        raise Unauthenticated(
+            f"token {token.id} has expired", remediation="ask an admin of your team for a new one"
+        )
+    scopes = granted(token.role, team.operator)
+    return Principal(
+        team_id=team.id,
+        actor=token.id,
+        role=token.role,
+        scopes=scopes if token.scopes is None else scopes & token.scopes,
+        operator=team.operator,
+    )
+
+
+def granted(role: Role, operator: bool) -> frozenset[Scope]:
+    return GRANTS[role] if operator else GRANTS[role] - OPERATOR_SCOPES
+
+
+def digest(secret: str) -> str:
+    """256 random bits need no slow hash: there is nothing to guess from."""
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,221 @@
+"""Where the control plane keeps what it knows.
+
+A transaction is a function: `await store.write(work)` calls `work(transaction)` once, commits what
+it did, and gives back what it returned; when it raises, nothing was done. Nothing can be awaited
+inside, so that no lock is ever held while a provider thinks. What one transaction wrote, every
+later one sees, in every process.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from paddock.domain.audit import AuditEntry
+from paddock.domain.event import Event, EventKind
+from paddock.domain.records import SandboxRecord, SnapshotRecord
+from paddock.domain.sandbox import SandboxState
+from paddock.domain.team import Team, Token
+
+T = TypeVar("T")
+ANY_TEAM = ""
+"""For Paddock's own work only: the reaper and the reconciler see all teams."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Which part of a list: at most `limit` rows after the one that `after` names."""
+
+    limit: int = 50
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxFilter:
+    """Which sandboxes; empty means all. Deleted ones are left out unless asked for by state."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    states: frozenset[SandboxState] = frozenset()
+    name_prefix: str = ""
+    provider: str = ""
+
+
+class Teams(Protocol):
+    """Teams."""
+
+    def add(self, team: Team) -> None:
+        """Conflict when the name is taken."""
+        ...
+
+    def get(self, team_id: str) -> Team | None: ...
+
+    def named(self, name: str) -> Team | None: ...
+
+    def list(self, page: Page) -> Sequence[Team]: ...
+
+
+class Tokens(Protocol):
+    """The ways in."""
+
+    def add(self, token: Token) -> None: ...
+
+    def get(self, token_id: str) -> Token | None: ...
+
+    def list(self, team_id: str, page: Page) -> Sequence[Token]: ...
+
+    def replace(self, token: Token) -> None: ...
+
+
+class Sandboxes(Protocol):
+    """Sandboxes, newest first. A team sees its own; another's does not exist."""
+
+    def add(self, sandbox: SandboxRecord) -> None:
+        """Conflict when a sandbox of the team that is not deleted has the name."""
+        ...
+
+    def get(self, team_id: str, name_or_id: str) -> SandboxRecord | None:
+        """By id in any state; by name when it is not deleted."""
+        ...
+
+    def list(self, team_id: str, wanted: SandboxFilter, page: Page) -> Sequence[SandboxRecord]: ...
+
+    def replace(self, sandbox: SandboxRecord) -> SandboxRecord:
+        """The new version, as stored. Conflict when it was changed since it was read."""
+        ...
+
+    def touch(self, active: Mapping[str, float]) -> None:
+        """Work was seen in these (id → unix seconds). No new version, never backwards."""
+        ...
+
+    def purge(self, deleted_before: float, limit: int) -> int:
+        """Forget deleted sandboxes for good; how many there were."""
+        ...
+
+
+class Snapshots(Protocol):
+    """Snapshots, newest first."""
+
+    def add(self, snapshot: SnapshotRecord) -> None:
+        """Conflict when the team has one of that name."""
+        ...
+
+    def get(self, team_id: str, name_or_id: str) -> SnapshotRecord | None: ...
+
+    def list(self, team_id: str, sandbox_id: str, page: Page) -> Sequence[SnapshotRecord]: ...
+
+    def replace(self, snapshot: SnapshotRecord) -> None: ...
+
+    def remove(self, snapshot_id: str) -> None: ...
+
+    def expired(self, now: float, limit: int) -> Sequence[SnapshotRecord]: ...
+
+
+class Events(Protocol):
+    """The log of what happened, oldest first."""
+
+    def append(self, events: Sequence[Event]) -> Sequence[Event]:
+        """The same with their numbers, which grow in the order in which they become visible."""
+        ...
+
+    def after(
+        self,
+        seq: int,
+        limit: int,
+        *,
+        team_id: str = ANY_TEAM,
+        subject: str = "",
+        kinds: frozenset[EventKind] = frozenset(),
+    ) -> Sequence[Event]: ...
+
+    def last_seq(self) -> int: ...
+
+    def first_seq(self) -> int:
+        """The oldest that is still kept; 0 when there is none."""
+        ...
+
+    def prune(self, before: float, limit: int) -> int: ...
+
+
+class Audit(Protocol):
+    """The chain of who did what."""
+
+    def append(self, entries: Sequence[AuditEntry]) -> Sequence[AuditEntry]: ...
+
+    def after(self, seq: int, limit: int, *, team_id: str = ANY_TEAM) -> Sequence[AuditEntry]: ...
+
+    def head(self) -> tuple[int, str]:
+        """Number and hash of the last link."""
+        ...
+
+
+class Keys(Protocol):
+    """Idempotency keys: what a request with this key has made before."""
+
+    def claim(self, team_id: str, key: str, *, fingerprint: str, object_id: str, now: float) -> str:
+        """The id that belongs to the key: `object_id` when it is new, otherwise the earlier one.
+
+        Conflict when the key was used for another request.
+        """
+        ...
+
+    def prune(self, before: float, limit: int) -> int: ...
+
+
+class Values(Protocol):
+    """Named JSON values: settings changed at run time, the installation's id, wrapped keys."""
+
+    def get(self, name: str) -> object | None: ...
+
+    def all(self, prefix: str) -> Mapping[str, object]: ...
+
+    def put(self, name: str, value: object) -> None: ...
+
+    def add(self, name: str, value: object) -> object:
+        """Put it unless there is one; what is there now."""
+        ...
+
+    def remove(self, name: str) -> None: ...
+
+
+class Transaction(Protocol):
+    """Everything that can be read and written at one moment."""
+
+    @property
+    def teams(self) -> Teams: ...
+    @property
+    def tokens(self) -> Tokens: ...
+    @property
+    def sandboxes(self) -> Sandboxes: ...
+    @property
+    def snapshots(self) -> Snapshots: ...
+    @property
+    def events(self) -> Events: ...
+    @property
+    def audit(self) -> Audit: ...
+    @property
+    def keys(self) -> Keys: ...
+    @property
+    def values(self) -> Values: ...
+
+
+class Store(Protocol):
+    """The database behind the control plane."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes may write to it too, so that news must be asked for."""
+        ...
+
+    async def write(self, work: Callable[[Transaction], T]) -> T: ...
+
+    async def read(self, work: Callable[[Transaction], T]) -> T: ...
+
+    def on_events(self, hear: Callable[[Sequence[Event]], None]) -> None:
+        """Call `hear` with the events of every transaction of this process, once committed, in
+        order, in the event loop."""
+        ...
+
+    async def ping(self) -> None:
+        """Unavailable when the database does not answer."""
+        ...
+
+    async def aclose(self) -> None: ...
