@@ -11,7 +11,7 @@ from paddock.adapters.providers.docker.nearness import (
     why_not_joined,
 )
 from paddock.adapters.providers.docker.network import can_fence
-from paddock.adapters.providers.local.opening import find_init
+from paddock.adapters.providers.host.init import find_init
 from paddock.domain.errors import PaddockError
 from paddock.ports.provider import Finding, Health, Status
 

@@ -10,8 +10,8 @@ from typing import Any
 from paddock.adapters.providers.docker import records
 from paddock.adapters.providers.docker.engine import Engine
 from paddock.adapters.providers.docker.names import Names, template_image
-from paddock.adapters.providers.docker.place import Turns
 from paddock.adapters.providers.docker.records import Defaults
+from paddock.adapters.providers.host.owner import Turns
 from paddock.domain.errors import Broken, Conflict, NotFound, PaddockError, Unavailable
 
 _IMPORT_S = 1800.0

@@ -14,8 +14,8 @@ from paddock.adapters.providers.docker.place import Place
 from paddock.adapters.providers.docker.records import Container
 from paddock.adapters.providers.host import capabilities
 from paddock.adapters.providers.host.cgroups import Cgroup, Hierarchies, host_hierarchies
+from paddock.adapters.providers.host.init import INIT
 from paddock.adapters.providers.host.launch_control import LaunchControl
-from paddock.adapters.providers.local.bundle import INIT
 from paddock.domain.errors import Broken
 from paddock.domain.guest import GuestAddress
 from paddock.guest_client import Guest

@@ -24,7 +24,7 @@ from paddock.adapters.providers.docker.network import OpenNetwork
 from paddock.adapters.providers.docker.notes import Notes
 from paddock.adapters.providers.docker.place import Place
 from paddock.adapters.providers.docker.records import JOINED, PACKED, Container, SandboxRecord
-from paddock.adapters.providers.local.finishing import uncancelled
+from paddock.adapters.providers.finishing import uncancelled
 from paddock.domain.egress import NetworkMode
 from paddock.domain.errors import Broken, Conflict, NotFound
 from paddock.domain.sandbox import SandboxState

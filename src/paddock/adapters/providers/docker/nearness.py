@@ -52,7 +52,7 @@ def seccomp(engine: Engine, place: Place) -> str:
         return ""
     if not engine.about.podman:
         return containers.seccomp_profile()
-    path = place.layout.run / "seccomp.json"
+    path = place.run / "seccomp.json"
     draft = path.with_name(f".{path.name}-{place.owner.id}")
     draft.write_text(containers.seccomp_profile())
     draft.rename(path)

@@ -18,8 +18,8 @@ from typing import Any
 from paddock.adapters.providers.docker import records
 from paddock.adapters.providers.docker.engine import Engine
 from paddock.adapters.providers.docker.names import Names
-from paddock.adapters.providers.docker.place import Turns
 from paddock.adapters.providers.docker.records import Container
+from paddock.adapters.providers.host.owner import Turns
 from paddock.domain.errors import Broken, Conflict, NotFound, Refused
 
 _CLOSED = "none"

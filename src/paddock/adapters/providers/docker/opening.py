@@ -22,8 +22,8 @@ from paddock.adapters.providers.docker.notes import Notes
 from paddock.adapters.providers.docker.packed import PackedGuests
 from paddock.adapters.providers.docker.place import Place
 from paddock.adapters.providers.docker.snapshots import Snapshots
+from paddock.adapters.providers.host.init import find_init
 from paddock.adapters.providers.host.launch_control import LaunchControl
-from paddock.adapters.providers.local.opening import find_init
 from paddock.domain.errors import InvalidRequest, PaddockError
 from paddock.domain.sandbox import Resources
 
@@ -156,7 +156,7 @@ def _joined(config: DockerConfig, engine: Engine, place: Place, nofile: int) -> 
     if not reason:
         # Unlike on the local provider it does not hold the owner's lock: a guest that it is just
         # forking into a container goes with the container.
-        launch = LaunchControl(place.layout.run)
+        launch = LaunchControl(place.run)
         return JoinedGuests(place, launch, init, nofile)
     if config.guest == "joined":
         raise InvalidRequest(

@@ -120,7 +120,7 @@ class PackedGuests:
     async def _packed(self) -> bytes:
         async with self._building:
             if not self._zip:
-                target = self.place.layout.run / f"guest-{self.place.owner.id}.zip"
+                target = self.place.run / f"guest-{self.place.owner.id}.zip"
                 try:
                     await asyncio.to_thread(pack.build, str(target))
                     self._zip = target.read_bytes()

@@ -13,11 +13,11 @@ from paddock.adapters.providers.docker.images import Base, ImageSource, no_templ
 from paddock.adapters.providers.docker.life import Life
 from paddock.adapters.providers.docker.names import NEW, PROVIDER
 from paddock.adapters.providers.docker.opening import Parts, open_parts
-from paddock.adapters.providers.docker.place import Turns
 from paddock.adapters.providers.docker.records import Container
 from paddock.adapters.providers.docker.watch import watch_disks
-from paddock.adapters.providers.local.finishing import uncancelled
-from paddock.adapters.providers.local.plan import fingerprint
+from paddock.adapters.providers.fingerprint import fingerprint
+from paddock.adapters.providers.finishing import uncancelled
+from paddock.adapters.providers.host.owner import Turns
 from paddock.domain.egress import EgressPolicy, NetworkMode
 from paddock.domain.errors import Conflict, InvalidRequest, NotFound, Unsupported
 from paddock.domain.guest import GuestAddress

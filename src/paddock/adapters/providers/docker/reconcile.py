@@ -11,7 +11,7 @@ from paddock.adapters.providers.docker import records
 from paddock.adapters.providers.docker.life import Life
 from paddock.adapters.providers.docker.names import NEW
 from paddock.adapters.providers.docker.records import Container, ImageRecord
-from paddock.adapters.providers.local.finishing import uncancelled
+from paddock.adapters.providers.finishing import uncancelled
 from paddock.domain.errors import Broken, NotFound, PaddockError
 from paddock.domain.sandbox import SandboxState
 
@@ -90,11 +90,11 @@ async def _is_stopped(life: Life, container: str) -> bool:
 async def _sweep_files(life: Life) -> None:
     """Locks and guests' sockets of containers that are gone, and tunnels whose process is."""
     containers = {container.id for container in await life.all()}
-    for path in (life.place.layout.run / "locks").iterdir():
+    for path in (life.place.run / "locks").iterdir():
         if path.name not in containers:
             path.unlink(missing_ok=True)
     known = {life.place.socket(container).name for container in containers}
-    for path in (life.place.layout.run / "guests").iterdir():
+    for path in (life.place.run / "guests").iterdir():
         owner = path.name.partition("-")[0] if "-" in path.name else ""
         alive = life.place.owner.is_alive(owner) if owner else path.name in known
         if not alive:

@@ -10,9 +10,9 @@ from paddock.adapters.providers.docker import records
 from paddock.adapters.providers.docker.images import Base
 from paddock.adapters.providers.docker.life import Life
 from paddock.adapters.providers.docker.names import NEW
-from paddock.adapters.providers.docker.place import Turns
 from paddock.adapters.providers.docker.records import Container, ImageRecord
-from paddock.adapters.providers.local.finishing import uncancelled
+from paddock.adapters.providers.finishing import uncancelled
+from paddock.adapters.providers.host.owner import Turns
 from paddock.domain.errors import Broken, Conflict, NotFound
 from paddock.domain.sandbox import SandboxState
 from paddock.domain.snapshot import Snapshot, SnapshotRef

@@ -1,4 +1,4 @@
-"""Templates of the local store as images of an engine: the same names, the same files."""
+"""Templates that are built on this host as images of an engine: the same names and files."""
 
 import asyncio
 import tempfile
@@ -6,16 +6,43 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from paddock.adapters.providers.docker.images import ImageSource, TemplateImage
 from paddock.adapters.providers.docker.records import Defaults
 from paddock.adapters.providers.host import syscalls
-from paddock.adapters.providers.local.templates import BuiltTemplate
 from paddock.domain.template import SourceKind, Template
+
+
+class Built(Protocol):
+    """What is asked of a template that was built, by whoever keeps templates."""
+
+    @property
+    def digest(self) -> str: ...
+
+    @property
+    def lower(self) -> Path:
+        """The root file system."""
+        ...
+
+    @property
+    def seed(self) -> Path | None:
+        """A volume with what was changed on top of it, if anything was."""
+        ...
+
+    @property
+    def env(self) -> tuple[tuple[str, str], ...]: ...
+
+    @property
+    def user(self) -> str: ...
+
+    @property
+    def workdir(self) -> str: ...
+
 
 Recipe = Callable[[str], Template]
 """By name; NotFound when there is none."""
-Build = Callable[[Template], Awaitable[BuiltTemplate]]
+Build = Callable[[Template], Awaitable[Built]]
 
 
 def image_source(recipe: Recipe, build: Build) -> ImageSource:
@@ -44,7 +71,7 @@ def image_source(recipe: Recipe, build: Build) -> ImageSource:
 
 
 @asynccontextmanager
-async def _files(built: BuiltTemplate) -> AsyncIterator[Path]:
+async def _files(built: Built) -> AsyncIterator[Path]:
     """The root file system, with what set-up commands have changed on top of it."""
     if built.seed is None:
         yield built.lower

@@ -4,19 +4,18 @@ import asyncio
 import contextlib
 import fcntl
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from paddock.adapters.providers.local.layout import Layout
 from paddock.domain.ids import new_ulid
 
 
 @contextlib.contextmanager
-def coming_or_going(layout: Layout) -> Iterator[None]:
+def coming_or_going(run: Path) -> Iterator[None]:
     """One process at a time enters or leaves an installation's volatile directory."""
-    layout.run.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-    descriptor = os.open(layout.run.parent, os.O_RDONLY | os.O_CLOEXEC)
+    run.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+    descriptor = os.open(run.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -31,10 +30,10 @@ class Owner:
     that it started is still under way.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, directory: Path) -> None:
         self.id = new_ulid()
-        self._directory = layout.owners
-        self._path = layout.owners / self.id
+        self._directory = directory
+        self._path = directory / self.id
         self.fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self.fd, fcntl.LOCK_EX)
 
@@ -65,18 +64,38 @@ def _lockable(path: Path) -> bool:
         os.close(descriptor)
 
 
+class Turns:
+    """One at a time for each key, within this process."""
+
+    def __init__(self) -> None:
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._interested: Counter[str] = Counter()
+
+    @contextlib.asynccontextmanager
+    async def take(self, key: str) -> AsyncIterator[None]:
+        self._interested[key] += 1
+        try:
+            async with self._locks[key]:
+                yield
+        finally:
+            self._interested[key] -= 1
+            if not self._interested[key]:
+                del self._interested[key], self._locks[key]
+
+
 class Locks:
     """One lock per sandbox, held across processes."""
 
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._local: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     @contextlib.asynccontextmanager
     async def hold(self, ref: str) -> AsyncIterator[None]:
         async with self._local[ref]:
-            path = self._layout.lock(ref)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(
+                self._directory / ref, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
             try:
                 await _lock(descriptor)
                 yield
@@ -86,7 +105,7 @@ class Locks:
     def forget(self, ref: str) -> None:
         """After the sandbox is gone. Whoever still waits finds that out from its record."""
         self._local.pop(ref, None)
-        self._layout.lock(ref).unlink(missing_ok=True)
+        (self._directory / ref).unlink(missing_ok=True)
 
 
 async def _lock(descriptor: int) -> None:

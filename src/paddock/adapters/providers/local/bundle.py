@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from paddock.adapters.providers.host import capabilities, seccomp
+from paddock.adapters.providers.host.init import INIT
 from paddock.domain.sandbox import Resources
 
-INIT = "/dev/.paddock-init"
-"""Where the sandbox's first process lies: on /dev, which is never part of a snapshot."""
 GUEST_STATE = "/run/paddock"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from paddock.adapters.providers.host.cgroups import host_hierarchies
+from paddock.adapters.providers.host.init import find_init
 from paddock.adapters.providers.local import runtime
 from paddock.adapters.providers.local.config import LocalConfig
-from paddock.adapters.providers.local.opening import Parts, find_init
+from paddock.adapters.providers.local.opening import Parts
 from paddock.domain.errors import PaddockError
 from paddock.ports.provider import Finding, Health, Status
 

@@ -50,8 +50,9 @@ class Layout:
     def record(self, ref: str) -> Path:
         return self.sandboxes / ref / "state.json"
 
-    def lock(self, ref: str) -> Path:
-        return self.run / "locks" / ref
+    @property
+    def locks(self) -> Path:
+        return self.run / "locks"
 
     def snapshot_record(self, snapshot: str) -> Path:
         return self.snapshots / f"{snapshot}.json"
@@ -78,7 +79,7 @@ class Layout:
             self.owners,
             self.run / "guests",
             self.run / "doors",
-            self.run / "locks",
+            self.locks,
             self.runtime_state,
         ):
             directory.mkdir(exist_ok=True)

@@ -13,12 +13,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from paddock.adapters.providers.finishing import uncancelled
+from paddock.adapters.providers.host.owner import Locks, Owner
 from paddock.adapters.providers.local import runtime
-from paddock.adapters.providers.local.finishing import uncancelled
 from paddock.adapters.providers.local.layout import Layout
 from paddock.adapters.providers.local.machine import Machines, guest_env
 from paddock.adapters.providers.local.network import OpenNetwork
-from paddock.adapters.providers.local.owner import Locks, Owner
 from paddock.adapters.providers.local.plan import Plan
 from paddock.adapters.providers.local.quiet import quiet
 from paddock.adapters.providers.local.records import Keys, Records, SandboxRecord, boot_id

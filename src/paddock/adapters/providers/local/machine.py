@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.host import capabilities
 from paddock.adapters.providers.host.cgroups import Cgroup, Hierarchies
 from paddock.adapters.providers.host.launch_control import LaunchControl
 from paddock.adapters.providers.local import bundle, host_layer, packed, runtime
-from paddock.adapters.providers.local.finishing import uncancelled
 from paddock.adapters.providers.local.layout import Layout
 from paddock.adapters.providers.local.records import Machine, Process, SandboxRecord, boot_id
 from paddock.domain.errors import Broken, Unavailable

@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import os
-import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -11,7 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from paddock.adapters.providers.host.cgroups import host_hierarchies
+from paddock.adapters.providers.host.init import find_init
 from paddock.adapters.providers.host.launch_control import LaunchControl
+from paddock.adapters.providers.host.owner import Locks, Owner, coming_or_going
 from paddock.adapters.providers.local import host_layer, packed, runtime
 from paddock.adapters.providers.local.bundle import IdMap
 from paddock.adapters.providers.local.config import LocalConfig
@@ -19,7 +20,6 @@ from paddock.adapters.providers.local.layout import Layout
 from paddock.adapters.providers.local.life import Life
 from paddock.adapters.providers.local.machine import Machines
 from paddock.adapters.providers.local.network import OpenNetwork
-from paddock.adapters.providers.local.owner import Locks, Owner, coming_or_going
 from paddock.adapters.providers.local.plan import Plan
 from paddock.adapters.providers.local.records import (
     Keys,
@@ -36,7 +36,6 @@ from paddock.domain.ids import is_ulid
 from paddock.domain.template import SourceKind, Template, TemplateSource, is_image
 from paddock.ports.provider import SandboxSpec
 
-INIT_PROGRAMS = ("/usr/bin/catatonit", "/usr/libexec/podman/catatonit")
 SetupRunner = Callable[[Path, Path | None, Sequence[str]], Awaitable[Path]]
 Progress = Callable[[str, float | None], None]
 
@@ -151,7 +150,7 @@ class Parts:
 
     async def aclose(self) -> None:
         await self.launch.aclose()
-        with coming_or_going(self.life.layout):
+        with coming_or_going(self.life.layout.run):
             self.owner.close()
             self.life.layout.forget_if_unused()
         await asyncio.to_thread(self.storage.close)
@@ -171,10 +170,10 @@ async def open_parts(config: LocalConfig, on_step: Callable[[str], None]) -> Par
             open_storage, layout.data, driver=config.storage, pool_size_mib=config.pool_size_mib
         )
         undo.callback(storage.close)
-        with explained(layout.data), coming_or_going(layout):
+        with explained(layout.data), coming_or_going(layout.run):
             layout.make()
             layout.make_records()
-            owner = Owner(layout)
+            owner = Owner(layout.owners)
         undo.callback(owner.close)
         launch = LaunchControl(layout.run, inherit=[owner.fd], fast_cgroups=config.fast_cgroups)
         undo.push_async_callback(launch.aclose)
@@ -199,7 +198,7 @@ def _life(
     return Life(
         layout=layout,
         owner=owner,
-        locks=Locks(layout),
+        locks=Locks(layout.locks),
         records=Records(layout),
         keys=Keys(layout),
         storage=storage,
@@ -231,13 +230,3 @@ async def _find_idmap(config: LocalConfig, launch: LaunchControl, layer: Path) -
     except Broken:
         return None
     return idmap
-
-
-def find_init(wish: str) -> str:
-    for program in (wish,) if wish else (*INIT_PROGRAMS, shutil.which("catatonit") or ""):
-        if program and Path(program).is_file():
-            return program
-    raise Unavailable(
-        f"no program to be a sandbox's first process was found (looked for {wish or 'catatonit'})",
-        remediation="`apt-get install catatonit`, or set local.init to a static init",
-    )

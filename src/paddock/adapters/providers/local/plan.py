@@ -1,15 +1,11 @@
 """What a request for a sandbox comes down to on this host. Pure, but for looking at the host."""
 
-import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from paddock.adapters.providers.local.bundle import IdMap
 from paddock.domain.sandbox import Resources
-from paddock.ports.provider import SandboxSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +30,6 @@ class Plan:
     @property
     def poolable(self) -> bool:
         return self.seed is None
-
-
-def fingerprint(spec: SandboxSpec, source: str = "") -> str:
-    """Equal for requests that ask for the same."""
-    content = msgspec.json.encode((spec, source), order="sorted")
-    return hashlib.sha256(content).hexdigest()[:32]
 
 
 def host_resources(pool: Path) -> Resources:

@@ -5,12 +5,13 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from paddock.adapters.providers.fingerprint import fingerprint
+from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.local import checks, reconcile
 from paddock.adapters.providers.local.config import LocalConfig
-from paddock.adapters.providers.local.finishing import uncancelled
 from paddock.adapters.providers.local.life import Life, not_found
 from paddock.adapters.providers.local.opening import Parts, open_parts
-from paddock.adapters.providers.local.plan import Plan, fingerprint, host_resources
+from paddock.adapters.providers.local.plan import Plan, host_resources
 from paddock.adapters.providers.local.records import SandboxRecord
 from paddock.adapters.providers.local.setup import run_setup
 from paddock.adapters.providers.local.snapshots import Snapshots

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.host.cgroups import Cgroup
-from paddock.adapters.providers.local.finishing import uncancelled
 from paddock.adapters.providers.local.records import SandboxRecord
 from paddock.domain.sandbox import SandboxState
 

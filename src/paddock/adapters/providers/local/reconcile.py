@@ -10,9 +10,9 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
-from paddock.adapters.providers.local.finishing import uncancelled
+from paddock.adapters.providers.finishing import uncancelled
+from paddock.adapters.providers.host.owner import coming_or_going
 from paddock.adapters.providers.local.life import Life
-from paddock.adapters.providers.local.owner import coming_or_going
 from paddock.adapters.providers.local.records import SandboxRecord, SnapshotRecord
 from paddock.domain.errors import PaddockError
 from paddock.domain.sandbox import SandboxState
@@ -33,7 +33,7 @@ async def reconcile(life: Life) -> None:
     _sweep_keys(life)
     await _sweep_network(life)
     await asyncio.to_thread(life.storage.sweep)
-    with coming_or_going(life.layout):  # nobody is between making its file and locking it
+    with coming_or_going(life.layout.run):  # nobody is between making its file and locking it
         life.owner.forget_dead()
 
 

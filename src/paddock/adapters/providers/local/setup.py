@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from paddock.adapters.providers.local.finishing import uncancelled
+from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.local.life import Life
 from paddock.adapters.providers.local.plan import Plan
 from paddock.adapters.providers.local.storage.volumes import draft_name

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from paddock.adapters.providers.local.finishing import uncancelled
+from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.local.life import Life
 from paddock.adapters.providers.local.quiet import quiet
 from paddock.adapters.providers.local.records import SandboxRecord, SnapshotRecord

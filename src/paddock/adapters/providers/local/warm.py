@@ -4,7 +4,7 @@ import asyncio
 import time
 from dataclasses import replace
 
-from paddock.adapters.providers.local.finishing import uncancelled
+from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.local.life import Life
 from paddock.adapters.providers.local.machine import guest_env
 from paddock.adapters.providers.local.plan import Plan, host_resources
