@@ -118,13 +118,16 @@ class Endpoint:
     """How a user's port inside the sandbox is reached.
 
     `url` is set for a plain address. Where the port lives in a network namespace of this host,
-    `netns_pid` names a process in it and `port` the port on its loopback.
+    `netns_pid` and `netns_started` name a process in it and `port` the port on its loopback.
     """
 
     port: int
     url: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     netns_pid: int | None = None
+    netns_started: int | None = None
+    """When that process began, in ticks since the host was started (field 22 of /proc/<pid>/stat):
+    who enters looks at it first, because the number alone may be another's by then."""
 
 
 class Status(StrEnum):

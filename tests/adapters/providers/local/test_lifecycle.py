@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from paddock.adapters.providers.host import netns
+from paddock.adapters.providers.host.processes import Process
 from paddock.adapters.providers.local import host_layer
 from paddock.domain.egress import OPEN
 from paddock.domain.reason import Reason
@@ -138,6 +139,8 @@ async def test_the_control_plane_can_listen_inside_and_connect_inside(
         seen = await provider.create("k", TINY)
         endpoint = await provider.endpoint(seen.ref, 8080)
         assert endpoint.netns_pid is not None
+        assert endpoint.netns_started is not None
+        inside = Process(endpoint.netns_pid, endpoint.netns_started)
         served = asyncio.Event()
 
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -146,7 +149,7 @@ async def test_the_control_plane_can_listen_inside_and_connect_inside(
             writer.close()
             served.set()
 
-        listener = await netns.listen(endpoint.netns_pid, "127.0.0.1", 3128)
+        listener = await netns.listen(inside, "127.0.0.1", 3128)
         async with await asyncio.start_server(answer, sock=listener):
             async with Guest(await provider.guest(seen.ref)) as guest:
                 result = await guest.exec(["nc", "127.0.0.1", "3128"], timeout=5)
@@ -156,7 +159,7 @@ async def test_the_control_plane_can_listen_inside_and_connect_inside(
                     ["sh", "-c", "echo from inside | nc -l -p 8080 > /dev/null 2>&1 &"]
                 )
                 await asyncio.sleep(0.2)
-                connection = await netns.connect(endpoint.netns_pid, "127.0.0.1", 8080)
+                connection = await netns.connect(inside, "127.0.0.1", 8080)
                 reader, writer = await asyncio.open_connection(sock=connection)
                 assert await reader.readline() == b"from inside\n"
                 writer.close()

@@ -16,6 +16,7 @@ from paddock.adapters.providers.host import capabilities
 from paddock.adapters.providers.host.cgroups import Cgroup, Hierarchies, host_hierarchies
 from paddock.adapters.providers.host.init import INIT
 from paddock.adapters.providers.host.launch_control import LaunchControl
+from paddock.adapters.providers.host.processes import Process
 from paddock.domain.errors import Broken
 from paddock.domain.guest import GuestAddress
 from paddock.guest_client import Guest
@@ -42,11 +43,12 @@ class JoinedGuests:
 
     async def enter(self, container: Container) -> None:
         """Fork the guest into a container that has just been started."""
+        init = first_process(container)
         cgroup = control_group(container)
         with self._listen(container.id) as listener:
             await self.launch.join(
                 listener,
-                pid=container.pid,
+                init,
                 config=_config(container),
                 capabilities=capabilities.numbers(tuple(containers.capability_names())),
                 no_new_privs=True,
@@ -113,6 +115,23 @@ def _config(container: Container) -> dict[str, object]:
     }
 
 
+def first_process(container: Container) -> Process:
+    """The container's own, and none that was given its number later."""
+    try:
+        process = Process.of(container.pid)
+    except ProcessLookupError as error:
+        raise _not_seen(container) from error
+    control_group(container)  # says so when the number is somebody else's by now
+    return process
+
+
+def _not_seen(container: Container) -> Broken:
+    return Broken(
+        f"process {container.pid} of container {container.name} is not seen on this host",
+        remediation=_PACKED_INSTEAD,
+    )
+
+
 def control_group(
     container: Container, host: Hierarchies | None = None, proc: Path = Path("/proc")
 ) -> Cgroup:
@@ -124,10 +143,7 @@ def control_group(
     try:
         lines = (proc / str(container.pid) / "cgroup").read_text().splitlines()
     except OSError as error:
-        raise Broken(
-            f"process {container.pid} of container {container.name} is not seen on this host",
-            remediation=_PACKED_INSTEAD,
-        ) from error
+        raise _not_seen(container) from error
     paths = {
         controllers: path.lstrip("/")
         for _, controllers, path in (line.split(":", 2) for line in lines)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from paddock.adapters.providers.docker import checks, reconcile, usage
 from paddock.adapters.providers.docker.config import DockerConfig
 from paddock.adapters.providers.docker.images import Base, ImageSource, no_templates
+from paddock.adapters.providers.docker.joined import first_process
 from paddock.adapters.providers.docker.life import Life
 from paddock.adapters.providers.docker.names import NEW, PROVIDER
 from paddock.adapters.providers.docker.opening import Parts, open_parts
@@ -296,7 +297,8 @@ class DockerProvider:
     async def endpoint(self, ref: Ref, port: int) -> Endpoint:
         container = await self._running(ref)
         if self._parts.enterable:
-            return Endpoint(port=port, netns_pid=container.pid)
+            init = first_process(container)
+            return Endpoint(port=port, netns_pid=init.pid, netns_started=init.started)
         return Endpoint(port=port, url=await self._life.machines.packed.url(container, port))
 
     async def set_egress(self, ref: Ref, policy: EgressPolicy) -> None:

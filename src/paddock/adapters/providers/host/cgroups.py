@@ -217,8 +217,8 @@ class Cgroup:
         delay = 0.0005
         while pids := self.pids():
             for pid in pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+                    _kill_member(pid, self.path)
             if time.monotonic() > until:
                 raise Broken(f"processes {pids} of {self.path} cannot be ended")
             time.sleep(delay)
@@ -236,6 +236,21 @@ class Cgroup:
                     if time.monotonic() > until:
                         raise Broken(f"control group {directory} stays: {error}") from error
                     time.sleep(0.002)
+
+
+def is_member(pid: int, path: str) -> bool:
+    """Whether a process is in the group with that path. FileNotFoundError when there is none."""
+    return f"/{path}\n" in Path(f"/proc/{pid}/cgroup").read_text()
+
+
+def _kill_member(pid: int, path: str) -> None:
+    """Unless it has ended meanwhile, and its number belongs to somebody else."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        if is_member(pid, path):
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    finally:
+        os.close(descriptor)
 
 
 def _remove_tree(directory: Path) -> None:

@@ -16,6 +16,7 @@ import struct
 from dataclasses import dataclass
 
 from paddock.adapters.providers.host import syscalls
+from paddock.adapters.providers.host.processes import Process
 from paddock.guest.config import GuestConfig
 from paddock.guest.server import serve
 
@@ -37,8 +38,8 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 class Join:
     """Everything the guest of one sandbox needs to know, as the control plane sends it."""
 
-    pid: int
-    """The sandbox's init, as the host sees it."""
+    init: Process
+    """The sandbox's own, as the host sees it."""
     config: dict[str, object]
     """The fields of GuestConfig, without `accounting`."""
     capabilities: tuple[int, ...]
@@ -57,7 +58,7 @@ def become_guest(join: Join, listener: socket.socket, seccomp: bytes, report: in
         accounting = _prepare(join, listener, report)
         with contextlib.suppress(FileNotFoundError, PermissionError):
             syscalls.set_dumpable(False)
-        entered_user_namespace = _enter(join.pid)
+        entered_user_namespace = _enter(join.init)
         # Only children are born into a process namespace that was entered. The second of them is
         # orphaned at once, inside it, so that the sandbox's own init becomes the guest's parent:
         # the sandbox can then end without waiting for anybody outside to reap the guest.
@@ -111,28 +112,27 @@ def _close_all_but(kept: set[int]) -> None:
     os.closerange(low, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
-def _enter(pid: int) -> bool:
+def _enter(init: Process) -> bool:
     """Enter every namespace in which the sandbox's init differs from the host's."""
-    kinds = 0
-    for name, kind in _NAMESPACES.items():
-        ours = os.stat(f"/proc/self/ns/{name}")
-        theirs = os.stat(f"/proc/{pid}/ns/{name}")
-        if (ours.st_dev, ours.st_ino) != (theirs.st_dev, theirs.st_ino):
-            kinds |= kind
-    missing = (syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWNET) & ~kinds
-    if missing:
-        raise RuntimeError(f"process {pid} is not in a sandbox (namespaces {missing:#x} are ours)")
-    pidfd = os.pidfd_open(pid)
-    try:
+    with init.opened() as pidfd:
+        kinds = sum(kind for name, kind in _NAMESPACES.items() if not _is_ours(init.pid, name))
+        missing = (syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWNET) & ~kinds
+        if missing:
+            raise RuntimeError(
+                f"process {init.pid} is not in a sandbox (namespaces {missing:#x} are ours)"
+            )
         syscalls.setns(pidfd, kinds)
-    finally:
-        os.close(pidfd)
     if not kinds & syscalls.CLONE_NEWUSER:
         return False
     os.setgroups([])
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)
     return True
+
+
+def _is_ours(pid: int, namespace: str) -> bool:
+    ours, theirs = (os.stat(f"/proc/{who}/ns/{namespace}") for who in ("self", pid))
+    return os.path.samestat(ours, theirs)
 
 
 def _fork_and_leave(*, wait: bool) -> None:

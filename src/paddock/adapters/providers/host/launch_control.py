@@ -9,11 +9,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+from paddock.adapters.providers.host.processes import Process
 from paddock.domain.errors import Broken, Unavailable
 
 _PACKET = 1 << 20
@@ -65,9 +66,9 @@ class LaunchControl:
         if self._process is not None:
             await self._ask("forget", lower=str(lower))
 
-    async def join(self, listener: socket.socket, **order: Any) -> None:
-        """Fork a guest into the sandbox; it serves on `listener`."""
-        await self._ask("join", listener, **order)
+    async def join(self, listener: socket.socket, init: Process, **order: Any) -> None:
+        """Fork a guest into the sandbox of that first process; it serves on `listener`."""
+        await self._ask("join", listener, init=asdict(init), **order)
 
     async def aclose(self) -> None:
         self._drop(Unavailable("the launcher was closed"))

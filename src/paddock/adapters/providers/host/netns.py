@@ -4,37 +4,64 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from paddock.adapters.providers.host import syscalls
+from paddock.adapters.providers.host.processes import Process
 
 _T = TypeVar("_T")
 
 
-async def within(pid: int, action: Callable[[], _T]) -> _T:
-    """Do something quick in the network namespace of a process.
+@contextmanager
+def opened(process: Process) -> Iterator[int]:
+    """A descriptor of the network namespace of a process in a sandbox.
+
+    ProcessLookupError when that process has ended, whoever has its number now; PermissionError for
+    the network of the host itself, which nothing may ever be done to in a sandbox's name.
+    """
+    with process.opened():
+        descriptor = os.open(f"/proc/{process.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if not process.alive():  # what was opened may then be another's
+                raise ProcessLookupError(f"process {process.pid} has ended")
+            if _is_the_hosts(descriptor):
+                raise PermissionError(f"process {process.pid} is in the host's own network")
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+def _is_the_hosts(namespace: int) -> bool:
+    """Whether it is the one this process lives in, or the first process of the host."""
+    for pid in ("self", 1):
+        with suppress(PermissionError):  # not even root may look at the first process everywhere
+            if os.path.samestat(os.fstat(namespace), os.stat(f"/proc/{pid}/ns/net")):
+                return True
+    return False
+
+
+async def within(process: Process, action: Callable[[], _T]) -> _T:
+    """Do something quick in the network namespace of a process, as `opened` gives it.
 
     A thread enters it and ends there: nothing else of this process ever leaves its own.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[_T] = loop.create_future()
-    threading.Thread(target=_enter_and_do, args=(pid, action, loop, done), daemon=True).start()
+    threading.Thread(target=_enter_and_do, args=(process, action, loop, done), daemon=True).start()
     return await done
 
 
 def _enter_and_do(
-    pid: int,
+    process: Process,
     action: Callable[[], _T],
     loop: asyncio.AbstractEventLoop,
     done: "asyncio.Future[_T]",
 ) -> None:
     try:
-        descriptor = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with opened(process) as descriptor:
             syscalls.setns(descriptor, syscalls.CLONE_NEWNET)
-        finally:
-            os.close(descriptor)
         result = action()
     except BaseException as error:  # noqa: BLE001 - carried to whoever waits
         loop.call_soon_threadsafe(_fail, done, error)
@@ -54,7 +81,7 @@ def _succeed(done: "asyncio.Future[_T]", result: _T) -> None:
         result.close()
 
 
-async def listen(pid: int, host: str, port: int, backlog: int = 128) -> socket.socket:
+async def listen(process: Process, host: str, port: int, backlog: int = 128) -> socket.socket:
     """A listening socket that the sandbox sees on its own network."""
 
     def action() -> socket.socket:
@@ -69,10 +96,10 @@ async def listen(pid: int, host: str, port: int, backlog: int = 128) -> socket.s
             raise
         return listener
 
-    return await within(pid, action)
+    return await within(process, action)
 
 
-async def connect(pid: int, host: str, port: int) -> socket.socket:
+async def connect(process: Process, host: str, port: int) -> socket.socket:
     """A connection to a port inside, as if made by a program of the sandbox."""
 
     def action() -> socket.socket:
@@ -80,7 +107,7 @@ async def connect(pid: int, host: str, port: int) -> socket.socket:
         connection.setblocking(False)
         return connection
 
-    connection = await within(pid, action)
+    connection = await within(process, action)
     try:
         await asyncio.get_running_loop().sock_connect(connection, (host, port))
     except BaseException:

@@ -13,6 +13,7 @@ import socket
 
 from paddock.adapters.providers.host import syscalls
 from paddock.adapters.providers.host.join import Join, become_guest
+from paddock.adapters.providers.host.processes import Process
 
 _PACKET = 1 << 20
 
@@ -52,7 +53,7 @@ def _become(packet: bytes, descriptors: list[int], filter_program: bytes) -> Non
     order = json.loads(packet)
     become_guest(
         Join(
-            pid=order["pid"],
+            init=Process(**order["init"]),
             config=order["config"],
             capabilities=tuple(order["capabilities"]),
             no_new_privs=order["no_new_privs"],

@@ -137,7 +137,7 @@ class Life:
             number = next(number for number in range(len(taken) + 1) if number not in taken)
             record = self.records.change(record, network=number)
             try:
-                await uncancelled(self.network.attach(machine.init.pid, number))
+                await uncancelled(self.network.attach(machine.init, number))
             except BaseException:
                 await uncancelled(self.network.detach(number))
                 self.records.change(record, network=None)

@@ -3,22 +3,22 @@
 import asyncio
 import contextlib
 import json
-import os
 import select
 import shutil
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.host import capabilities
-from paddock.adapters.providers.host.cgroups import Cgroup, Hierarchies
+from paddock.adapters.providers.host.cgroups import Cgroup, Hierarchies, is_member
 from paddock.adapters.providers.host.launch_control import LaunchControl
+from paddock.adapters.providers.host.processes import Process
 from paddock.adapters.providers.local import bundle, host_layer, packed, runtime
 from paddock.adapters.providers.local.layout import Layout
-from paddock.adapters.providers.local.records import Machine, Process, SandboxRecord, boot_id
+from paddock.adapters.providers.local.records import Machine, SandboxRecord, boot_id
 from paddock.domain.errors import Broken, Unavailable
 from paddock.domain.guest import GuestAddress
 
@@ -75,10 +75,19 @@ class Machines:
                 f"{engine.name} could not start sandbox {record.ref}: {finished.output.strip()}",
                 remediation="`paddock doctor` shows what this host lacks",
             )
-        init = Process.of(int((directory / "pid").read_text()))
-        guest = await self._join(record, init.pid) if engine.joinable else init
+        init = self._first_process(record, engine)
+        guest = await self._join(record, init) if engine.joinable else init
         self.on_step("boot.guest")
         return Machine(boot_id(), init, guest)
+
+    def _first_process(self, record: SandboxRecord, engine: runtime.Runtime) -> Process:
+        """What the runtime has started, unless its number is somebody else's already."""
+        pid = int((self.layout.bundle(record.ref) / "pid").read_text())
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+            process = Process.of(pid)
+            if not engine.joinable or is_member(pid, self.layout.cgroup(record.ref)):
+                return process
+        raise Broken(f"the first process of sandbox {record.ref} ended as soon as it was started")
 
     def _write_bundle(self, record: SandboxRecord, engine: runtime.Runtime) -> Path:
         directory = self.layout.bundle(record.ref)
@@ -97,13 +106,13 @@ class Machines:
         (directory / "config.json").write_text(json.dumps(bundle.build(spec)))
         return directory
 
-    async def _join(self, record: SandboxRecord, init: int) -> Process:
+    async def _join(self, record: SandboxRecord, init: Process) -> Process:
         cgroup = self.cgroup(record.ref)
         with self._listen(record.ref) as listener:
             await uncancelled(
                 self.launch.join(
                     listener,
-                    pid=init,
+                    init,
                     config=guest_config(record),
                     capabilities=capabilities.numbers(),
                     no_new_privs=record.no_new_privs,
@@ -111,7 +120,7 @@ class Machines:
                     accounting=cgroup.accounting_files(),
                 )
             )
-        return await _find_guest(cgroup, init)
+        return await _find_guest(cgroup, init.pid)
 
     def _listen(self, ref: str) -> socket.socket:
         path = self.layout.socket(ref)
@@ -130,8 +139,8 @@ class Machines:
         """Nothing of it runs and nothing of it is left but its volume; absent is success."""
         cgroup = self.cgroup(record.ref)
         cgroup.thaw()
-        if record.machine and record.machine.boot_id == boot_id() and record.machine.init.alive():
-            await _kill(record.machine.init.pid)
+        if record.machine and record.machine.boot_id == boot_id():
+            await _kill(record.machine.init)
         self.on_step("end.killed")
         if record.runtime and not runtime.choose(record.runtime).joinable:
             argv = runtime.choose(record.runtime).delete_argv(self.layout.runtime_state, record.ref)
@@ -159,12 +168,17 @@ async def _find_guest(cgroup: Cgroup, init: int) -> Process:
     is below itself.
     """
     for _ in range(500):
-        children = [pid for pid in cgroup.pids() if pid != init and _parent(pid) == init]
-        if len(children) == 1:
-            with contextlib.suppress(OSError):
-                return Process.of(children[0])
+        children = [process for process in _processes(cgroup) if _parent(process.pid) == init]
+        if len(children) == 1 and children[0].alive():
+            return children[0]
         await asyncio.sleep(0.001)
     raise Broken(f"{cgroup.path} has {len(children)} children of its first process, not one guest")
+
+
+def _processes(cgroup: Cgroup) -> Iterator[Process]:
+    for pid in cgroup.pids():
+        with contextlib.suppress(ProcessLookupError):
+            yield Process.of(pid)
 
 
 def _parent(pid: int) -> int | None:
@@ -190,18 +204,12 @@ def guest_config(record: SandboxRecord) -> dict[str, object]:
     }
 
 
-async def _kill(pid: int) -> None:
+async def _kill(process: Process) -> None:
     """End a process and wait for it; with the first of a namespace all others in it end too."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
+    with contextlib.suppress(ProcessLookupError), process.opened() as descriptor:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         await _readable(descriptor, 10.0)
-    finally:
-        os.close(descriptor)
 
 
 async def _readable(descriptor: int, timeout: float) -> None:

@@ -13,6 +13,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from paddock.adapters.providers.host import netns
+from paddock.adapters.providers.host.processes import Process
 from paddock.domain.errors import Broken, LimitExceeded, Unavailable
 
 _FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
@@ -75,26 +77,38 @@ class OpenNetwork:
         finally:
             os.close(descriptor)
 
-    async def attach(self, pid: int, number: int) -> None:
+    async def attach(self, process: Process, number: int) -> None:
         """Connect the network namespace of a process; the cable goes when the namespace goes."""
+        try:
+            with netns.opened(process) as namespace:
+                await self._plug(namespace, number)
+        except ProcessLookupError as error:
+            raise Unavailable(f"a sandbox ended before it had its network: {error}") from error
+        except PermissionError as error:
+            raise Broken(f"a sandbox was not to be given its network: {error}") from error
+
+    async def _plug(self, namespace: int, number: int) -> None:
         if not Path(f"/sys/class/net/{self.bridge}").exists():
             await self._build()
         # Each time, and before anything is plugged in: somebody may have flushed the host's rules.
         await _run(["nft", "-f", "-"], _rules(self.table, self.bridge, str(self.subnet)))
         cable, bits = self.cable(number), self.subnet.prefixlen
+        inside = f"/proc/self/fd/{namespace}"
         # The kernel takes down a dead sandbox's end of a cable in its own time.
         await self.detach(number)
         await _ip(
-            f"link add {cable} type veth peer name eth0 netns {pid}",
+            f"link add {cable} type veth peer name eth0 netns {inside}",
             f"link set {cable} master {self.bridge} up",
             f"link set {cable} type bridge_slave isolated on",
+            lend=(namespace,),
         )
-        inside = (
+        await _ip(
             f"address add {self.address(number)}/{bits} dev eth0",
             "link set eth0 up",
             f"route add default via {self.gateway}",
+            prefix=("nsenter", f"--net={inside}"),
+            lend=(namespace,),
         )
-        await _ip(*inside, enter=pid)
 
     async def detach(self, number: int) -> None:
         """Absent is success; the kernel may be quicker, since the cable dies with the sandbox."""
@@ -174,20 +188,20 @@ table inet {table} {{
 """
 
 
-async def _ip(*commands: str, enter: int | None = None) -> None:
-    argv = ["ip", "-batch", "-"]
-    if enter is not None:
-        argv = ["nsenter", "-t", str(enter), "-n", *argv]
-    await _run(argv, "".join(f"{command}\n" for command in commands))
+async def _ip(*commands: str, prefix: Sequence[str] = (), lend: Sequence[int] = ()) -> None:
+    text = "".join(f"{command}\n" for command in commands)
+    await _run([*prefix, "ip", "-batch", "-"], text, lend)
 
 
-async def _run(argv: Sequence[str], text: str) -> str:
+async def _run(argv: Sequence[str], text: str, lend: Sequence[int] = ()) -> str:
+    """Run a program that reads `text` and keeps the descriptors lent to it under their numbers."""
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
+            pass_fds=lend,
         )
     except FileNotFoundError as error:
         raise Unavailable(

@@ -345,7 +345,8 @@ class LocalProvider:
         if record is None or record.machine is None:
             raise not_found(ref.id)
         self._check_network(record.runtime)
-        return Endpoint(port=port, netns_pid=record.machine.init.pid)
+        init = record.machine.init
+        return Endpoint(port=port, netns_pid=init.pid, netns_started=init.started)
 
     def _check_network(self, engine: str) -> None:
         if engine == "runsc":

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
+from paddock.adapters.providers.host.processes import Process
 from paddock.adapters.providers.local.bundle import IdMap
 from paddock.adapters.providers.local.layout import Layout
 from paddock.adapters.providers.local.storage.faults import explain, explained
@@ -26,30 +27,6 @@ from paddock.domain.snapshot import Snapshot, SnapshotRef
 from paddock.ports.provider import Observation, Ref
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A process that is still the same one: its number may be given to another."""
-
-    pid: int
-    started: int
-
-    @classmethod
-    def of(cls, pid: int) -> "Process":
-        return cls(pid, _start_ticks(pid))
-
-    def alive(self) -> bool:
-        with contextlib.suppress(OSError, ValueError):
-            return _start_ticks(self.pid) == self.started
-        return False
-
-
-def _start_ticks(pid: int) -> int:
-    fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    if fields[0] in (b"Z", b"X"):
-        raise ProcessLookupError(pid)
-    return int(fields[19])
 
 
 @dataclass(frozen=True, slots=True)
