@@ -59,6 +59,7 @@ class Installation:
         assert not left.runtime_state
         assert not left.keys
         assert not left.links
+        assert not left.locks
 
 
 @pytest.fixture(scope="session")

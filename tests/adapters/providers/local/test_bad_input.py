@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from paddock.adapters.providers.local import runtime
+from paddock.domain.egress import OPEN
 from paddock.domain.errors import (
     Broken,
     InvalidRequest,
@@ -19,6 +20,7 @@ from paddock.domain.errors import (
     PaddockError,
     Refused,
 )
+from paddock.domain.ids import new_ulid
 from paddock.domain.sandbox import Resources
 from paddock.domain.template import SourceKind, Template, TemplateSource
 from paddock.guest_client import Guest
@@ -154,6 +156,28 @@ async def test_a_hostile_reference_is_just_not_found(installation: Installation,
             await provider.observe(Ref("local", ref))
         with pytest.raises(NotFound):
             await provider.destroy(Ref("local", ref))
+
+
+async def test_asking_for_sandboxes_that_never_were_leaves_nothing(
+    installation: Installation,
+) -> None:
+    async with installation.opened() as provider:
+        ref = Ref("local", new_ulid())
+        asked = (
+            provider.observe(ref),
+            provider.pause(ref),
+            provider.resume(ref),
+            provider.stop(ref),
+            provider.start(ref),
+            provider.snapshot(ref, "s"),
+            provider.fork(ref, "f", SandboxSpec()),
+            provider.set_egress(ref, OPEN),
+        )
+        for call in asked:
+            with pytest.raises(NotFound):
+                await call
+        await provider.destroy(ref)
+        installation.assert_no_traces()
 
 
 @pytest.fixture

@@ -235,3 +235,22 @@ async def test_records_can_be_read_by_people(installation: Installation) -> None
     path = installation.layout.record(seen.ref.id)
     assert path.stat().st_mode & 0o777 == 0o600
     assert json.loads(path.read_text())["labels"] == {"team": "a"}
+
+
+async def test_a_template_that_was_deleted_is_no_longer_mounted_anywhere(
+    installation: Installation,
+) -> None:
+    async with installation.opened() as provider:
+        seen = await provider.create("k", TINY)
+        await provider.destroy(seen.ref)
+        (build,) = provider.templates.builds()
+        launcher = provider._parts.launch._process
+        assert launcher is not None
+        table = Path(f"/proc/{launcher.pid}/mountinfo")
+        assert build.digest in table.read_text()
+        await provider.templates.delete(build.digest)
+        assert build.digest not in table.read_text()
+        # Built again in the same place, it is the new one that sandboxes stand on.
+        again = await provider.create("again", TINY)
+        async with Guest(await provider.guest(again.ref)) as guest:
+            assert (await guest.exec(["true"])).exit_code == 0

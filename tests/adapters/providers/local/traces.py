@@ -23,6 +23,7 @@ class Traces:
     runtime_state: frozenset[str]
     keys: frozenset[str]
     links: frozenset[str]
+    locks: frozenset[str]
 
 
 def look(data_dir: Path, run_root: Path = Path("/run/paddock")) -> Traces:
@@ -47,6 +48,7 @@ def look(data_dir: Path, run_root: Path = Path("/run/paddock")) -> Traces:
         links=frozenset(
             name for name in os.listdir("/sys/class/net") if layout.run.name[:6] in name
         ),
+        locks=_names(layout.locks),
     )
 
 

@@ -252,10 +252,7 @@ class DockerProvider:
         with contextlib.suppress(NotFound):
             identifier = self._id(ref)
             async with self._life.place.locks.hold(identifier):
-                try:
-                    await uncancelled(self._life.unmake(await self._life.inspect(identifier)))
-                finally:
-                    self._life.place.locks.forget(identifier)
+                await uncancelled(self._life.unmake(await self._life.inspect(identifier)))
 
     async def renew(self, ref: Ref, until: float) -> Observation:
         raise Unsupported(

@@ -83,16 +83,13 @@ async def _is_stopped(life: Life, container: str) -> bool:
         async with life.held(container) as found:
             return found.state is SandboxState.STOPPED
     except NotFound:
-        life.place.locks.forget(container)
         return False
 
 
 async def _sweep_files(life: Life) -> None:
-    """Locks and guests' sockets of containers that are gone, and tunnels whose process is."""
+    """Locks of processes and guests' sockets of containers that are gone, and dead tunnels."""
+    life.place.locks.sweep()
     containers = {container.id for container in await life.all()}
-    for path in (life.place.run / "locks").iterdir():
-        if path.name not in containers:
-            path.unlink(missing_ok=True)
     known = {life.place.socket(container).name for container in containers}
     for path in (life.place.run / "guests").iterdir():
         owner = path.name.partition("-")[0] if "-" in path.name else ""

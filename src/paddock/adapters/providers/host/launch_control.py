@@ -59,10 +59,12 @@ class LaunchControl:
         )
         return Finished(answer["code"], answer["output"])
 
-    async def idmap(self, lower: Path, first_id: int, count: int) -> None:
-        await self._ask("idmap", lower=str(lower), first_id=first_id, count=count)
+    async def idmap(self, lower: Path, first_id: int, ids: int) -> None:
+        """Have a layer shown with its owners shifted, for the overlays of `run`."""
+        await self._ask("idmap", lower=str(lower), first_id=first_id, ids=ids)
 
     async def forget(self, lower: Path) -> None:
+        """Let go of a layer that is about to be removed."""
         if self._process is not None:
             await self._ask("forget", lower=str(lower))
 

@@ -2,8 +2,9 @@
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from paddock.adapters.providers.host import syscalls
@@ -17,6 +18,7 @@ class Mounter:
 
     directory: Path
     mapped: dict[tuple[str, int], str] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=count)
 
     @classmethod
     def in_private_namespace(cls, directory: str) -> "Mounter":
@@ -42,21 +44,25 @@ class Mounter:
         with contextlib.suppress(OSError):
             syscalls.mount("none", str(target), "cgroup", 0, "none,name=paddock,favordynmods")
 
-    def show_mapped(self, lower: str, first_id: int, count: int) -> None:
+    def show_mapped(self, lower: str, first_id: int, ids: int) -> None:
         """Make `lower` appear with its owners shifted to `first_id`; once per layer."""
-        if (lower, first_id) in self.mapped:
-            return
-        target = self.directory / f"lower-{len(self.mapped)}-{os.getpid()}"
-        target.mkdir(parents=True, exist_ok=True)
-        namespace = _user_namespace(first_id, count)
+        known = self.mapped.get((lower, first_id))
+        if known is not None:
+            if os.path.samestat(os.stat(known), os.stat(lower)):
+                return
+            self.forget(lower)  # another process has removed the layer, and made it anew
+        target = self.directory / f"lower-{next(self._numbers)}"
+        target.mkdir(parents=True)
         try:
-            syscalls.mount_idmapped(lower, str(target), namespace)
-        finally:
-            os.close(namespace)
+            with _user_namespace(first_id, ids) as namespace:
+                syscalls.mount_idmapped(lower, str(target), namespace)
+        except OSError:
+            target.rmdir()
+            raise
         self.mapped[lower, first_id] = str(target)
 
     def forget(self, lower: str) -> None:
-        """Let go of a layer that is about to be removed."""
+        """Let go of a layer that is about to be removed; one that was never shown is success."""
         for key in [key for key in self.mapped if key[0] == lower]:
             target = self.mapped.pop(key)
             syscalls.umount(target, syscalls.MNT_DETACH)
@@ -80,7 +86,16 @@ def _escape(path: str) -> str:
     return path.replace("\\", "\\\\").replace(",", "\\,").replace(":", "\\:")
 
 
-def _user_namespace(first_id: int, count: int) -> int:
+@contextlib.contextmanager
+def _user_namespace(first_id: int, ids: int) -> Iterator[int]:
+    namespace = _make_user_namespace(first_id, ids)
+    try:
+        yield namespace
+    finally:
+        os.close(namespace)
+
+
+def _make_user_namespace(first_id: int, ids: int) -> int:
     """A descriptor of a user namespace that maps 0 to `first_id`; nobody lives in it."""
     ready_read, ready_write = os.pipe()
     done_read, done_write = os.pipe()
@@ -98,7 +113,7 @@ def _user_namespace(first_id: int, count: int) -> int:
         if os.read(ready_read, 1) != b"+":
             raise OSError("this kernel refused a user namespace")
         for kind in ("uid_map", "gid_map"):
-            Path(f"/proc/{child}/{kind}").write_text(f"0 {first_id} {count}\n")
+            Path(f"/proc/{child}/{kind}").write_text(f"0 {first_id} {ids}\n")
         return os.open(f"/proc/{child}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     finally:
         os.close(ready_read)

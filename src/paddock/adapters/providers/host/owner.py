@@ -84,36 +84,47 @@ class Turns:
 
 
 class Locks:
-    """One lock per sandbox, held across processes."""
+    """One lock per sandbox, held across processes. It is a file only while somebody holds it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._local: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._turns = Turns()
 
     @contextlib.asynccontextmanager
     async def hold(self, ref: str) -> AsyncIterator[None]:
-        async with self._local[ref]:
-            descriptor = os.open(
-                self._directory / ref, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-            )
+        """Whether there is such a sandbox is not looked at, and nothing is left if there is not."""
+        path = self._directory / ref
+        async with self._turns.take(ref):
+            descriptor = await _lock(path)
             try:
-                await _lock(descriptor)
                 yield
             finally:
+                path.unlink(missing_ok=True)
                 os.close(descriptor)
 
-    def forget(self, ref: str) -> None:
-        """After the sandbox is gone. Whoever still waits finds that out from its record."""
-        self._local.pop(ref, None)
-        (self._directory / ref).unlink(missing_ok=True)
+    def sweep(self) -> None:
+        """Remove the locks of processes that were killed while they held them."""
+        for path in self._directory.iterdir():
+            if (descriptor := _try_lock(path)) is not None:
+                path.unlink()
+                os.close(descriptor)
 
 
-async def _lock(descriptor: int) -> None:
+async def _lock(path: Path) -> int:
     delay = 0.001
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, 0.05)
+    while (descriptor := _try_lock(path)) is None:
+        await asyncio.sleep(delay)
+        delay = min(delay * 2, 0.05)
+    return descriptor
+
+
+def _try_lock(path: Path) -> int | None:
+    """A descriptor that holds the lock; None while another holds it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with contextlib.suppress(BlockingIOError, FileNotFoundError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Its last holder may have removed the file after it was opened here.
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
+            return descriptor
+    os.close(descriptor)
+    return None

@@ -190,7 +190,6 @@ class Life:
             self.keys.release("sandbox", record.key, record.ref)
         self.on_step("unmake.key")
         self.records.remove(record.ref)
-        self.locks.forget(record.ref)
 
     @asynccontextmanager
     async def held(self, ref: str) -> AsyncIterator[SandboxRecord]:

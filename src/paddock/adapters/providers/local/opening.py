@@ -187,6 +187,7 @@ async def open_parts(config: LocalConfig, on_step: Callable[[str], None]) -> Par
             layout.data,
             cache=config.template_cache,
             snapshots=partial(_snapshot_parts, life),
+            let_go=launch.forget,
         )
         undo.pop_all()
         return Parts(config, storage, templates, launch, owner, life, idmap)

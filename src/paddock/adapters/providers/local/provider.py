@@ -156,7 +156,6 @@ class LocalProvider:
                 record = await self._life.make(record, plan)
                 return record.observation(self.name)
             self._life.records.remove(record.ref)
-            self._life.locks.forget(record.ref)
         return await self._existing_or_conflict(key, spec, source)
 
     def _addressed(
@@ -303,8 +302,6 @@ class LocalProvider:
         async with self._life.locks.hold(self._id(ref)):
             if (record := self._life.records.read(ref.id)) is not None:
                 await uncancelled(self._life.unmake(record))
-            else:
-                self._life.locks.forget(ref.id)
 
     async def renew(self, ref: Ref, until: float) -> Observation:
         raise Unsupported(

@@ -33,6 +33,7 @@ async def reconcile(life: Life) -> None:
     _sweep_keys(life)
     await _sweep_network(life)
     await asyncio.to_thread(life.storage.sweep)
+    life.locks.sweep()
     with coming_or_going(life.layout.run):  # nobody is between making its file and locking it
         life.owner.forget_dead()
 

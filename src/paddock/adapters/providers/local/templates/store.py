@@ -31,6 +31,8 @@ SetupRunner = Callable[[Path, Path | None, Sequence[str]], Awaitable[Path]]
 """Runs commands in a sandbox of (lower, seed); the volume it returns becomes the store's."""
 
 SnapshotLookup = Callable[[str], SnapshotParts]
+LetGo = Callable[[Path], Awaitable[None]]
+"""Told of a root file system before it is deleted."""
 
 
 def _silent(_text: str, _fraction: float | None) -> None:
@@ -49,6 +51,7 @@ class TemplateStore:
         *,
         cache: Path | None = None,
         snapshots: SnapshotLookup | None = None,
+        let_go: LetGo | None = None,
     ) -> None:
         self._storage = storage
         self._shelf = storage.pool / "templates"
@@ -56,6 +59,7 @@ class TemplateStore:
         self._recipes = Recipes(self._directory)
         self._cache = cache
         self._snapshots = snapshots
+        self._let_go = let_go
         self._pinned: dict[str, BuiltTemplate] = {}
 
     def recipe(self, name: str) -> Template:
@@ -100,6 +104,8 @@ class TemplateStore:
                 remediation="delete those first",
             )
         self._pinned.clear()
+        if self._let_go is not None:
+            await self._let_go(self._shelf / digest / "rootfs")
         await asyncio.to_thread(self._storage.delete, self._shelf / digest)
 
     async def ensure(
