@@ -42,7 +42,7 @@ def _guest(config: DockerConfig, engine: Engine) -> Finding:
     reason = why_not_joined(engine)
     if not reason:
         try:
-            find_init(config.init)
+            find_init(config.init, "docker.init")
         except PaddockError as error:
             reason = error.message
     if config.guest == "packed" or (config.guest == "auto" and reason):

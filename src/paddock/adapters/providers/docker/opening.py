@@ -150,7 +150,7 @@ def _joined(config: DockerConfig, engine: Engine, place: Place, nofile: int) -> 
         return None
     reason = nearness.why_not_joined(engine)
     try:
-        init = "" if reason else find_init(config.init)
+        init = "" if reason else find_init(config.init, "docker.init")
     except PaddockError as error:
         reason, init = error.message, ""
     if not reason:

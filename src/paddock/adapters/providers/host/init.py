@@ -10,12 +10,12 @@ INIT = "/dev/.paddock-init"
 _PROGRAMS = ("/usr/bin/catatonit", "/usr/libexec/podman/catatonit")
 
 
-def find_init(wish: str) -> str:
-    """The program on this host: the one wished for, or catatonit."""
+def find_init(wish: str, setting: str) -> str:
+    """The program on this host: the one that the setting of that name asks for, or catatonit."""
     for program in (wish,) if wish else (*_PROGRAMS, shutil.which("catatonit") or ""):
         if program and Path(program).is_file():
             return program
     raise Unavailable(
         f"no program to be a sandbox's first process was found (looked for {wish or 'catatonit'})",
-        remediation="`apt-get install catatonit`, or set the provider's `init` to a static init",
+        remediation=f"`apt-get install catatonit`, or set {setting} to a static init",
     )

@@ -11,8 +11,10 @@ from pathlib import Path
 
 from paddock.adapters.providers.host.cgroups import host_hierarchies
 from paddock.adapters.providers.host.init import find_init
-from paddock.adapters.providers.local import runtime
+from paddock.adapters.providers.local import forwarding, runtime
 from paddock.adapters.providers.local.config import LocalConfig
+from paddock.adapters.providers.local.layout import Layout
+from paddock.adapters.providers.local.network import OpenNetwork
 from paddock.adapters.providers.local.opening import Parts
 from paddock.domain.errors import PaddockError
 from paddock.ports.provider import Finding, Health, Status
@@ -44,6 +46,7 @@ def inspect(config: LocalConfig) -> list[Finding]:
         _disk,
         _template_tools,
         _network_tools,
+        _open_network,
         _checkpoint,
     )
     return [look(config) for look in looks]
@@ -106,7 +109,7 @@ def _strong_runtime(_: LocalConfig) -> Finding:
 
 def _init(config: LocalConfig) -> Finding:
     try:
-        return Finding("init", Status.OK, find_init(config.init))
+        return Finding("init", Status.OK, find_init(config.init, "local.init"))
     except PaddockError as error:
         return Finding("init", Status.MISSING, error.message, error.remediation)
 
@@ -218,6 +221,11 @@ def _network_tools(_: LocalConfig) -> Finding:
         return Finding("network tools", Status.OK, "ip, nft, nsenter")
     fix = "apt-get install iproute2 nftables util-linux"
     return Finding("network tools", Status.DEGRADED, f"no {', '.join(missing)}", fix)
+
+
+def _open_network(config: LocalConfig) -> Finding:
+    run = Layout.of(config.data_dir, config.run_root).run
+    return forwarding.look(OpenNetwork(run.name, run).bridge)
 
 
 def _checkpoint(_: LocalConfig) -> Finding:

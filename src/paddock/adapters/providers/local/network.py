@@ -15,6 +15,7 @@ from pathlib import Path
 
 from paddock.adapters.providers.host import netns
 from paddock.adapters.providers.host.processes import Process
+from paddock.adapters.providers.local import forwarding
 from paddock.domain.errors import Broken, LimitExceeded, Unavailable
 
 _FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
@@ -92,6 +93,7 @@ class OpenNetwork:
             await self._build()
         # Each time, and before anything is plugged in: somebody may have flushed the host's rules.
         await _run(["nft", "-f", "-"], _rules(self.table, self.bridge, str(self.subnet)))
+        await asyncio.to_thread(forwarding.let_through, self.bridge)
         cable, bits = self.cable(number), self.subnet.prefixlen
         inside = f"/proc/self/fd/{namespace}"
         # The kernel takes down a dead sandbox's end of a cable in its own time.
@@ -122,10 +124,11 @@ class OpenNetwork:
                 raise
 
     async def remove(self) -> None:
-        """Take the bridge and its rules away; absent is success."""
+        """Take the bridge and its rules away, the bridge last; absent is success."""
+        await asyncio.to_thread(forwarding.forget, self.bridge)
+        await _run(["nft", "-f", "-"], f"table inet {self.table}\ndelete table inet {self.table}\n")
         if Path(f"/sys/class/net/{self.bridge}").exists():
             await _ip(f"link delete {self.bridge}")
-        await _run(["nft", "-f", "-"], f"table inet {self.table}\ndelete table inet {self.table}\n")
 
     async def _build(self) -> None:
         taken = await _subnets_in_use()

@@ -163,7 +163,7 @@ async def open_parts(config: LocalConfig, on_step: Callable[[str], None]) -> Par
             remediation="run it with sudo, or use the docker provider as an unprivileged user",
         )
     layout = Layout.of(config.data_dir, config.run_root)
-    init = find_init(config.init)
+    init = find_init(config.init, "local.init")
     runtime.choose(config.runtime)
     async with AsyncExitStack() as undo:
         storage = await asyncio.to_thread(
