@@ -24,8 +24,8 @@ CLAIMS: dict[str, Any] = {
     "max_ports": 4,
     "max_labels": 4,
 }
-# A flag that no method of the port stands for, and a number that only renew() looks at.
-WITHOUT_A_BRANCH = {"checkpoint", "max_lifetime_s"}
+# A number that only renew() looks at.
+WITHOUT_A_BRANCH = {"max_lifetime_s"}
 
 Run = Callable[[Check], Awaitable[Outcome]]
 

@@ -56,7 +56,7 @@ class Capabilities:
     disk_limit: bool = False
     """disk_mib is enforced by the file system; otherwise it is watched."""
     checkpoint: bool = False
-    """Memory can be written to disk and come back."""
+    """snapshot() with memory: processes are written to disk too, and go on in another sandbox."""
     max_lifetime_s: float | None = None
     max_ports: int | None = None
     max_labels: int | None = None
@@ -171,7 +171,10 @@ class Provider(Protocol):
     def capabilities(self) -> Capabilities: ...
 
     async def check(self) -> Health:
-        """Reachable, credentials good, versions known. Raises nothing; faults are findings."""
+        """Reachable, credentials good, versions known. Raises nothing; faults are findings.
+
+        A provider whose isolation is `none` has a finding named `isolation` that is not OK.
+        """
         ...
 
     async def create(self, key: str, spec: SandboxSpec) -> Observation:
@@ -180,10 +183,14 @@ class Provider(Protocol):
         The same key gives the same sandbox, also after a restart and to concurrent callers; the
         same key with another spec is Conflict. An unknown template is NotFound, an impossible
         limit InvalidRequest; both before anything is made. On any failure nothing remains.
+        Of a snapshot with memory the processes go on where they were, with what they had; the
+        spec's env is that of commands started later.
         """
         ...
 
-    async def observe(self, ref: Ref) -> Observation: ...
+    async def observe(self, ref: Ref) -> Observation:
+        """How it is now, asked anew each time."""
+        ...
 
     def find(self, labels: Mapping[str, str]) -> AsyncIterator[Observation]:
         """Every sandbox of this provider that carries all of these labels, in any state."""
@@ -202,7 +209,10 @@ class Provider(Protocol):
         ...
 
     async def start(self, ref: Ref) -> Observation:
-        """A stopped sandbox runs again with the same disk, env, limits and supervised processes."""
+        """A stopped sandbox runs again with the same disk, env, limits and supervised processes.
+
+        Starting a running sandbox is success and changes nothing.
+        """
         ...
 
     async def destroy(self, ref: Ref) -> None:
@@ -213,29 +223,51 @@ class Provider(Protocol):
         """For providers that end sandboxes by themselves: not before `until` (unix seconds)."""
         ...
 
-    async def snapshot(self, ref: Ref, key: str) -> Snapshot:
-        """Its disk at one moment, consistent also while it runs. Same key, same snapshot."""
+    async def snapshot(self, ref: Ref, key: str, *, memory: bool = False) -> Snapshot:
+        """Its disk at one moment, consistent also while it runs; the sandbox goes on.
+
+        Same key, same snapshot; the same key for another sandbox, or with another `memory`, is
+        Conflict. With `memory` its processes at that moment are kept on disk as well, and need
+        neither the sandbox nor this process to come back. That is Conflict unless it runs, and
+        without the flag `checkpoint` Unsupported, whatever the key.
+        """
         ...
 
-    def snapshots(self) -> AsyncIterator[Snapshot]: ...
+    def snapshots(self) -> AsyncIterator[Snapshot]:
+        """Every snapshot of this provider."""
+        ...
 
     async def delete_snapshot(self, ref: SnapshotRef) -> None:
         """Absent is success; sandboxes made of it are not touched."""
         ...
 
     async def fork(self, ref: Ref, key: str, spec: SandboxSpec) -> Observation:
-        """A new sandbox with a copy of the disk; the source goes on. `spec` names no source."""
+        """A new sandbox with a copy of the disk; the source goes on. `spec` names no source.
+
+        Keys are those of create(): the same key gives the same fork, and with another spec or of
+        another sandbox it is Conflict.
+        """
         ...
 
     async def guest(self, ref: Ref) -> GuestAddress:
         """Where the guest answers. Conflict when the sandbox is not running."""
         ...
 
-    async def endpoint(self, ref: Ref, port: int) -> Endpoint: ...
+    async def endpoint(self, ref: Ref, port: int) -> Endpoint:
+        """How a port inside is reached; whether anybody listens there is not looked at.
 
-    async def set_egress(self, ref: Ref, policy: EgressPolicy) -> None: ...
+        Conflict when the sandbox is not running. A port that was not declared at creation is
+        Unsupported without `late_ports`.
+        """
+        ...
 
-    async def usage(self, ref: Ref) -> Usage: ...
+    async def set_egress(self, ref: Ref, policy: EgressPolicy) -> None:
+        """The policy holds for whatever connects from now on; its processes go on."""
+        ...
+
+    async def usage(self, ref: Ref) -> Usage:
+        """What it has used until now."""
+        ...
 
     async def aclose(self) -> None:
         """Let go of everything held in this process. Sandboxes go on."""

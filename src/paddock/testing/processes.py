@@ -48,6 +48,16 @@ def read(pid: int) -> Proc | None:
     )
 
 
+def is_catching(pid: int, number: int) -> bool:
+    """Whether a process has a handler of its own for a signal."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    caught = int(status.partition("SigCgt:")[2].split()[0], 16)
+    return bool(caught >> (number - 1) & 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Family:
     """The descendants of a process, itself first, and whoever else carries the marker.

@@ -127,7 +127,7 @@ class ReferenceProvider:
     async def renew(self, ref: Ref, until: float) -> Observation:
         self._cannot("renew", "expires_itself")
 
-    async def snapshot(self, ref: Ref, key: str) -> Snapshot:
+    async def snapshot(self, ref: Ref, key: str, *, memory: bool = False) -> Snapshot:
         self._cannot("snapshot", "snapshot")
 
     async def snapshots(self) -> AsyncIterator[Snapshot]:

@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from paddock.domain.egress import CLOSED, NetworkMode
-from paddock.domain.errors import InvalidRequest, LimitExceeded, NotFound
+from paddock.domain.errors import Conflict, InvalidRequest, LimitExceeded, NotFound
 from paddock.domain.ids import new_id
 from paddock.domain.reason import Reason
 from paddock.domain.sandbox import SandboxState
@@ -80,10 +80,16 @@ class SimulatedProvider(ReferenceProvider):
             )
         return self._observation(self._records.write(replace(record, until=until)))
 
-    async def snapshot(self, ref: Ref, key: str) -> Snapshot:
+    async def snapshot(self, ref: Ref, key: str, *, memory: bool = False) -> Snapshot:
+        if memory and not self.capabilities.checkpoint:
+            self._cannot("snapshot with memory", "checkpoint")
         async with locked(self._place / "locks", f"snapshot {key}"):
-            known = [shot for shot in self._read_shots() if shot.key == key]
-            return known[0] if known else self._take(self._record(ref), key)
+            for known in self._read_shots():
+                if known.key == key:
+                    self._check_same(known, ref, memory)
+                    return known
+            record = self._running(ref) if memory else self._record(ref)
+            return await self._take(record, key, memory=memory)
 
     async def snapshots(self) -> AsyncIterator[Snapshot]:
         for shot in self._read_shots():
@@ -125,15 +131,30 @@ class SimulatedProvider(ReferenceProvider):
                 record = self._records.write(replace(record, state=after))
             return self._observation(record)
 
-    def _take(self, record: Record, key: str) -> Snapshot:
+    def _check_same(self, known: Snapshot, ref: Ref, memory: bool) -> None:
+        if (known.source, known.memory) != (ref.id, memory):
+            raise Conflict(
+                f"key {known.key} belongs to a snapshot of {known.source} "
+                f"{'with' if known.memory else 'without'} memory",
+                remediation="use another key",
+            )
+
+    async def _take(self, record: Record, key: str, *, memory: bool) -> Snapshot:
         ref = SnapshotRef(self.name, new_id("snp"))
-        shot = Snapshot(ref, key, record.id, record.template, time.time())
+        shot = Snapshot(ref, key, record.id, record.template, time.time(), memory=memory)
         part = self._shots / f"{ref.id}.part"
-        with self._frozen(record):
-            self._copy(self._disk(record.id), part / "home")
-        (part / "snapshot.json").write_text(json.dumps(asdict(shot)))
-        part.rename(self._shots / ref.id)
+        try:
+            await self._capture(record, part, memory=memory)
+            (part / "snapshot.json").write_text(json.dumps(asdict(shot)))
+            part.rename(self._shots / ref.id)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
         return shot
+
+    async def _capture(self, record: Record, target: Path, *, memory: bool) -> None:
+        with self._frozen(record):
+            self._copy(self._disk(record.id), target / "home")
 
     def _read_shots(self) -> list[Snapshot]:
         files = sorted(self._shots.glob("snp_*/snapshot.json"))

@@ -208,15 +208,16 @@ def fork(invocation: Invocation, reference: str, provider: str) -> None:
 
 @sandbox.command()
 @click.argument("reference", metavar="SANDBOX")
+@click.option("--memory", is_flag=True, help="Keep what runs in it as well, where that can be had.")
 @provider_option
 @output_options
 @pass_invocation
-def snapshot(invocation: Invocation, reference: str, provider: str) -> None:
+def snapshot(invocation: Invocation, reference: str, provider: str, memory: bool) -> None:
     """Keep its disk as it is now; `template add --from-snapshot` makes a template of it."""
 
     async def work() -> Snapshot:
         async with _sandbox(invocation, reference, provider) as (opened, ref):
-            return await opened.provider.snapshot(ref, f"cli-{new_ulid()}")
+            return await opened.provider.snapshot(ref, f"cli-{new_ulid()}", memory=memory)
 
     taken = run_async(work())
     if invocation.json:

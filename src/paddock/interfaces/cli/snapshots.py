@@ -43,12 +43,16 @@ def list_snapshots(invocation: Invocation, provider: str) -> None:
         print_json({"snapshots": rows})
         return
     print_table(
-        ("SNAPSHOT", "SANDBOX", "TEMPLATE", "AGE", "SIZE"),
+        ("SNAPSHOT", "SANDBOX", "TEMPLATE", "AGE", "SIZE", "KEEPS"),
         (
-            (_name(s.ref), s.source, s.template, age(s.created_at), size(s.size_bytes))
+            (_name(s.ref), s.source, s.template, age(s.created_at), size(s.size_bytes), _kept(s))
             for s in found
         ),
     )
+
+
+def _kept(taken: Snapshot) -> str:
+    return "disk, memory" if taken.memory else "disk"
 
 
 @snapshot.command()

@@ -15,7 +15,7 @@ from paddock.domain.ids import new_ulid
 from paddock.domain.reason import Reason
 from paddock.domain.sandbox import SandboxState
 from paddock.domain.snapshot import Snapshot, SnapshotRef
-from paddock.ports.provider import Observation, PauseKind, Ref, SandboxSpec
+from paddock.ports.provider import Endpoint, Observation, PauseKind, Ref, SandboxSpec
 from paddock.testing.broken.defect import Defect, claiming
 from paddock.testing.records import Record
 from paddock.testing.reference import ReferenceProvider
@@ -44,6 +44,7 @@ FORKING = (
     "a_fork_has_the_disk_and_both_go_on",
     "a_fork_is_what_its_spec_says",
     "a_fork_outlives_its_source",
+    "the_same_key_gives_the_same_fork",
 )
 
 
@@ -102,6 +103,20 @@ class StrictStart(ReferenceProvider):
         return await super().start(ref)
 
 
+class AddressOfTheStopped(ReferenceProvider):
+    """Gives the address of a guest that is not there."""
+
+    async def guest(self, ref: Ref) -> GuestAddress:
+        return self._address(self._record(ref))
+
+
+class PortsOfTheStopped(ReferenceProvider):
+    """Leads to ports of a sandbox that has ended."""
+
+    async def endpoint(self, ref: Ref, port: int) -> Endpoint:
+        return Endpoint(port, url=f"http://127.0.0.1:{port}")
+
+
 class ForgetsWhy(ReferenceProvider):
     """Does not keep the reason of a stop."""
 
@@ -139,6 +154,13 @@ class AddressOfThePaused(SimulatedProvider):
 
     async def guest(self, ref: Ref) -> GuestAddress:
         return self._address(self._record(ref))
+
+
+class PortsOfThePaused(SimulatedProvider):
+    """Leads to ports at which nobody can answer."""
+
+    async def endpoint(self, ref: Ref, port: int) -> Endpoint:
+        return Endpoint(port, netns_pid=self._record(ref).pid)
 
 
 class KeepsThePaused(SimulatedProvider):
@@ -206,8 +228,30 @@ class LinksInsteadOfCopying(SimulatedProvider):
 class NewSnapshotEachTime(SimulatedProvider):
     """Does not know the keys of snapshots."""
 
-    async def snapshot(self, ref: Ref, key: str) -> Snapshot:
-        return replace(await super().snapshot(ref, new_ulid()), key=key)
+    async def snapshot(self, ref: Ref, key: str, *, memory: bool = False) -> Snapshot:
+        return replace(await super().snapshot(ref, new_ulid(), memory=memory), key=key)
+
+
+class AnySource(SimulatedProvider):
+    """Gives the snapshot of one sandbox for that of another."""
+
+    def _check_same(self, known: Snapshot, ref: Ref, memory: bool) -> None:
+        pass
+
+
+class NewForkEachTime(SimulatedProvider):
+    """Does not know the keys of forks."""
+
+    async def fork(self, ref: Ref, key: str, spec: SandboxSpec) -> Observation:
+        return replace(await super().fork(ref, new_ulid(), spec), key=key)
+
+
+class ForksOfAnything(SimulatedProvider):
+    """Gives whatever fork is there under the key."""
+
+    async def fork(self, ref: Ref, key: str, spec: SandboxSpec) -> Observation:
+        known = self._records.of_key(key)
+        return self._observation(known) if known else await super().fork(ref, key, spec)
 
 
 class SnapshotsDieWithTheirSource(SimulatedProvider):
@@ -249,12 +293,15 @@ DEFECTS = (
     Defect("loses the disk", FreshDiskAtStart, (STOPPING[0], STOPPING[3])),
     Defect("refuses to start what runs", StrictStart, (STOPPING[1],)),
     Defect("forgets why it stopped", ForgetsWhy, (STOPPING[2],)),
+    Defect("gives the address of a stopped guest", AddressOfTheStopped, (STOPPING[2],)),
+    Defect("leads to ports of what is stopped", PortsOfTheStopped, (STOPPING[2],)),
     Defect("hides what is stopped", HidesTheStopped, (STOPPING[3],)),
     Defect("stops without claiming it", claiming(ReferenceProvider, stop=False), STOPPING),
     Defect("pretends to pause", PretendsToPause, (PAUSING[0],)),
     Defect("loses the memory", claiming(PausesToDisk, pause=PauseKind.MEMORY), (PAUSING[0],)),
     Defect("refuses to pause twice", StrictPause, (PAUSING[1],)),
     Defect("gives the address of a paused guest", AddressOfThePaused, (PAUSING[2],)),
+    Defect("leads to ports of what is paused", PortsOfThePaused, (PAUSING[2],)),
     Defect("does not destroy what is paused", KeepsThePaused, (PAUSING[3],)),
     Defect("pauses without claiming it", claiming(SimulatedProvider, pause=PauseKind.NO), PAUSING),
     Defect("copies what changes", CopiesWhileItRuns, (SNAPSHOTS[0], FORKING[0])),
@@ -266,6 +313,9 @@ DEFECTS = (
         (SNAPSHOTS[1], SNAPSHOTS[3], FORKING[0], FORKING[2]),
     ),
     Defect("makes a snapshot each time", NewSnapshotEachTime, (SNAPSHOTS[2],)),
+    Defect("gives the snapshot of another sandbox", AnySource, (SNAPSHOTS[2],)),
+    Defect("makes a fork each time", NewForkEachTime, (FORKING[3],)),
+    Defect("gives whatever fork is there", ForksOfAnything, (FORKING[3],)),
     Defect("loses snapshots with their source", SnapshotsDieWithTheirSource, (SNAPSHOTS[3],)),
     Defect("refuses the second deletion", DeletesOnce, (SNAPSHOTS[4],)),
     Defect("snapshots without claiming it", claiming(SimulatedProvider, snapshot=False), SNAPSHOTS),

@@ -1,6 +1,7 @@
 """All checks there are, in the order in which a report is best read."""
 
 from paddock.testing.conformance import (
+    checkpointing,
     commands,
     creation,
     ending,
@@ -33,6 +34,7 @@ CHECKS: tuple[Check, ...] = tuple(
         stopping,
         pausing,
         snapshots,
+        checkpointing,
         forking,
         network,
         limits,

@@ -2,11 +2,12 @@
 
 from typing import Any
 
+from paddock.domain.errors import Conflict
 from paddock.domain.sandbox import SandboxState
 from paddock.ports.provider import Capabilities, Observation, Ref
 from paddock.testing.conformance import probes
 from paddock.testing.conformance.check import check
-from paddock.testing.conformance.expect import expect, same
+from paddock.testing.conformance.expect import expect, refused, same
 from paddock.testing.conformance.refusals import refuses
 from paddock.testing.conformance.snapshots import lengths
 from paddock.testing.conformance.subject import Subject
@@ -47,7 +48,7 @@ async def a_fork_has_the_disk_and_both_go_on(subject: Subject) -> None:
 
 @check(proves=("P1",), when=_can_fork, otherwise=refuses_to_fork)
 async def a_fork_is_what_its_spec_says(subject: Subject) -> None:
-    """Env and labels are the spec's, not the source's; the same key gives the same fork."""
+    """Env and labels are the spec's, not the source's."""
     async with subject.sandbox(env={"WHO": "source"}, labels={"role": "source"}) as box:
         key = subject.key()
         changes = {"env": {"WHO": "fork"}, "labels": {"role": "fork"}}
@@ -56,8 +57,22 @@ async def a_fork_is_what_its_spec_says(subject: Subject) -> None:
         async with subject.reached(seen) as copy:
             same(await copy.say("echo $WHO"), "fork", "the environment of the fork")
         same(await box.say("echo $WHO"), "source", "the environment of the source")
-        same(await _fork(subject, box.ref, key, **changes), seen, "a second fork() with the key")
-        same(len(await subject.mine()), 2, "sandboxes after two fork() calls with one key")
+
+
+@check(proves=("P1", "L2"), when=_can_fork, otherwise=refuses_to_fork)
+async def the_same_key_gives_the_same_fork(subject: Subject) -> None:
+    """A second fork() with a key returns the first one; of something else it is Conflict."""
+    seen = await subject.create(subject.key(), subject.spec())
+    other = await subject.create(subject.key(), subject.spec())
+    key = subject.key()
+    made = await _fork(subject, seen.ref, key)
+    same(await _fork(subject, seen.ref, key), made, "a second fork() with the key")
+    await subject.restart()
+    same(await _fork(subject, seen.ref, key), made, "the same after a restart")
+    await refused(_fork(subject, other.ref, key), Conflict, "the key for another source")
+    differing = _fork(subject, seen.ref, key, env={"A": "1"})
+    await refused(differing, Conflict, "the key with another spec")
+    same(len(await subject.mine()), 3, "sandboxes after fork() calls with one key")
 
 
 @check(proves=("P1",), when=_can_fork, otherwise=refuses_to_fork)

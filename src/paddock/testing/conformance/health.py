@@ -3,7 +3,7 @@
 from dataclasses import fields
 from typing import get_type_hints
 
-from paddock.ports.provider import Capabilities, PauseKind, Provider, Status
+from paddock.ports.provider import Capabilities, Provider, Status
 from paddock.testing.conformance.check import check
 from paddock.testing.conformance.expect import expect, same
 from paddock.testing.conformance.subject import Subject
@@ -45,6 +45,6 @@ async def its_capabilities_are_plain_and_coherent(subject: Subject) -> None:
         "max_lifetime_s is set, but expires_itself is off",
     )
     expect(
-        not claimed.checkpoint or claimed.pause is not PauseKind.NO,
-        "checkpoint is claimed without pause",
+        not claimed.checkpoint or claimed.snapshot,
+        "checkpoint is claimed without snapshot",
     )

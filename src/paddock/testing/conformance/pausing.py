@@ -79,10 +79,11 @@ async def pause_and_resume_can_be_repeated(subject: Subject) -> None:
 
 @check(proves=("P2", "L4"), when=_can_pause, otherwise=refuses_to_pause)
 async def a_paused_sandbox_is_found_but_takes_no_commands(subject: Subject) -> None:
-    """find() and observe() show it as paused, also after a restart; guest() is Conflict."""
-    seen = await subject.create(subject.key(), subject.spec())
+    """find() shows it as paused, also after a restart; guest() and endpoint() are Conflict."""
+    seen = await subject.create(subject.key(), subject.spec(ports=(8000,)))
     await subject.provider.pause(seen.ref)
     await refused(subject.provider.guest(seen.ref), Conflict, "guest() of a paused sandbox")
+    await refused(subject.provider.endpoint(seen.ref, 8000), Conflict, "endpoint() of it")
     await subject.restart()
     (found,) = await subject.mine()
     same((found.ref, found.state), (seen.ref, SandboxState.PAUSED), "find() after a restart")

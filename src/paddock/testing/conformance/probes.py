@@ -60,6 +60,16 @@ while True:
     time.sleep(0.02)
 """
 
+# Counts in memory and appends each number to a file, with a word that is nowhere but in memory.
+DIARY = """
+import os, sys, time
+word, number = os.urandom(8).hex(), 0
+while True:
+    number += 1
+    print(word, number, file=open(sys.argv[1], "a"))
+    time.sleep(0.02)
+"""
+
 # Two files that grow in turn: at any moment their lengths differ by one line at most.
 LOCKSTEP = """
 import sys, time

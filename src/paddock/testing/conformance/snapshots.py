@@ -1,6 +1,6 @@
 """Snapshots: the disk at one moment, taken by key, and sandboxes made of it."""
 
-from paddock.domain.errors import NotFound
+from paddock.domain.errors import Conflict, NotFound
 from paddock.domain.ids import new_ulid
 from paddock.domain.snapshot import SnapshotRef
 from paddock.ports.provider import Capabilities
@@ -74,7 +74,7 @@ async def a_sandbox_of_a_snapshot_is_a_sandbox_of_its_own(subject: Subject) -> N
 
 @check(proves=("P1",), when=_can_snapshot, otherwise=refuses_to_snapshot)
 async def the_same_key_gives_the_same_snapshot(subject: Subject) -> None:
-    """A second snapshot() with a key returns the first one, also after a restart."""
+    """A second snapshot() with a key returns the first one; of another sandbox it is Conflict."""
     seen = await subject.create(subject.key(), subject.spec())
     async with subject.reached(seen) as box:
         await box.say("echo first > file")
@@ -88,6 +88,8 @@ async def the_same_key_gives_the_same_snapshot(subject: Subject) -> None:
     same(await subject.snapshot(seen.ref, key), taken, "the same after a restart")
     found = [one for one in await listed(subject.provider.snapshots()) if one.key == key]
     same(found, [taken], "snapshots() under one key")
+    other = await subject.create(subject.key(), subject.spec())
+    await refused(subject.snapshot(other.ref, key), Conflict, "the key for another sandbox")
     async with subject.sandbox(snapshot=taken.ref) as copy:
         same(await copy.say("cat file"), "first", "the disk in the snapshot")
 

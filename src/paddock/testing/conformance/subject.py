@@ -118,8 +118,8 @@ class Subject:
         self._refs[seen.ref] = None
         return seen
 
-    async def snapshot(self, ref: Ref, key: str | None = None) -> Snapshot:
-        taken = await self.provider.snapshot(ref, key or self.key())
+    async def snapshot(self, ref: Ref, key: str = "", *, memory: bool = False) -> Snapshot:
+        taken = await self.provider.snapshot(ref, key or self.key(), memory=memory)
         self._snapshots[taken.ref] = None
         return taken
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from paddock.adapters.providers.docker import checks, records
 from paddock.adapters.providers.docker import container as containers
-from paddock.adapters.providers.docker import records
 from paddock.adapters.providers.docker.address import EngineAddress
 from paddock.adapters.providers.docker.container import ContainerSpec, MainProcess
+from paddock.adapters.providers.docker.engine import About, Engine
 from paddock.adapters.providers.docker.joined import control_group
 from paddock.adapters.providers.docker.names import Names, template_image
 from paddock.adapters.providers.docker.records import Container, Defaults, Maker, SandboxRecord
@@ -16,6 +17,7 @@ from paddock.adapters.providers.host import seccomp
 from paddock.adapters.providers.host.cgroups import Hierarchies
 from paddock.domain.errors import Broken, InvalidRequest
 from paddock.domain.sandbox import Resources, SandboxState
+from paddock.ports.provider import Status
 
 RECORD = SandboxRecord(
     key="key \N{SNOWMAN}",
@@ -192,3 +194,25 @@ def test_the_filter_is_that_of_the_local_provider() -> None:
     (added,) = ours["syscalls"][len(local["syscalls"]) :]
     assert added == {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": 38}
     assert "clone3" not in seccomp.ALLOWED + seccomp.REFUSED
+
+
+@pytest.mark.proves("P4")
+@pytest.mark.parametrize(
+    ("podman", "info", "found"),
+    [
+        (False, {"ExperimentalBuild": True}, "only in the container that it was taken of; here: "),
+        (False, {"ExperimentalBuild": True}, "of which it is one, are on"),
+        (False, {}, "of which it is one, are off"),
+        (True, {}, "with a packed one it is not tried"),
+    ],
+)
+def test_why_memory_does_not_go_to_disk_is_said_with_what_the_engine_has(
+    podman: bool, info: dict[str, bool], found: str
+) -> None:
+    engine = Engine(EngineAddress.parse("unix:///run/engine.sock", {}))
+    engine.about = About("1.47", "an engine", podman, info)
+    finding = checks.checkpoint(engine)
+    assert (finding.status, finding.name) == (Status.DEGRADED, "checkpoint to disk")
+    assert found in finding.found
+    reason = finding.found.removeprefix("off: ").partition(";")[0]
+    assert reason in checks.no_checkpoint(engine).message

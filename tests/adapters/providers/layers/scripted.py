@@ -142,7 +142,7 @@ class ScriptedProvider:
         await self._act("renew")
         return SEEN
 
-    async def snapshot(self, ref: Ref, key: str) -> Snapshot:
+    async def snapshot(self, ref: Ref, key: str, *, memory: bool = False) -> Snapshot:
         await self._act("snapshot")
         return SHOT
 

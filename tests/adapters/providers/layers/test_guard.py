@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.adapters.providers.layers import Guard, Layered
+from paddock.adapters.providers.layers import Guard, Layered, standard_layers
 from paddock.adapters.providers.layers.guard import FLAGS
 from paddock.adapters.providers.layers.rules import check_env, check_key, check_labels
 from paddock.domain.egress import OPEN
 from paddock.domain.errors import InvalidRequest, LimitExceeded, NotFound, PaddockError, Unsupported
 from paddock.domain.snapshot import SnapshotRef
-from paddock.ports.provider import Ref, SandboxSpec
+from paddock.ports.provider import PauseKind, Ref, SandboxSpec
 
-from .scripted import ABLE, CALLS, REF, SNAPSHOT, ScriptedProvider, use
+from .scripted import ABLE, CALLS, REF, SHOT, SNAPSHOT, ScriptedProvider, use
 
 SPEC = SandboxSpec(template="base")
 
@@ -73,6 +73,40 @@ async def test_what_is_mandatory_is_never_refused_for_a_capability(unable, clock
 async def test_a_spec_that_needs_a_missing_capability_is_refused(unable, clock, spec, flag):
     guarded = Layered(unable, Guard(unable, clock))
     assert f"`{flag}` is off" in await refused(guarded, unable, Unsupported, "create", "k", spec)
+
+
+@pytest.mark.proves("P4")
+@pytest.mark.parametrize(
+    ("able", "instead", "not_instead"),
+    [
+        (ABLE, ("the disk", "in RAM"), ()),
+        (replace(ABLE, pause=PauseKind.DISK), ("the disk",), ("in RAM",)),
+    ],
+    ids=["pause keeps memory", "pause does not"],
+)
+async def test_memory_in_a_snapshot_needs_its_own_flag_and_what_works_instead_is_said(
+    clock, able, instead, not_instead
+):
+    provider = ScriptedProvider(able)
+    guarded = Layered(provider, Guard(provider, clock))
+    with pytest.raises(Unsupported) as caught:
+        await guarded.snapshot(REF, "k", memory=True)
+    assert provider.calls == [], "the provider was touched"
+    assert "snapshot with memory: its capability `checkpoint` is off" in caught.value.message
+    assert all(way in caught.value.remediation for way in instead)
+    assert not any(way in caught.value.remediation for way in not_instead)
+    assert await guarded.snapshot(REF, "k") == SHOT
+
+
+async def test_memory_is_passed_on_where_it_can_be_kept(clock):
+    class Remembering(ScriptedProvider):
+        async def snapshot(self, ref, key, *, memory=False):
+            return replace(SHOT, memory=memory)
+
+    provider = Remembering(replace(ABLE, checkpoint=True))
+    layered = standard_layers(provider, clock=clock, observer=lambda *_: None)
+    assert (await layered.snapshot(REF, "k", memory=True)).memory is True
+    assert (await layered.snapshot(REF, "k")).memory is False
 
 
 @pytest.mark.proves("L1")

@@ -12,8 +12,10 @@ from paddock.adapters.providers.docker.nearness import (
 )
 from paddock.adapters.providers.docker.network import can_fence
 from paddock.adapters.providers.host.init import find_init
-from paddock.domain.errors import PaddockError
+from paddock.domain.errors import PaddockError, Unsupported
 from paddock.ports.provider import Finding, Health, Status
+
+_INSTEAD = "pause keeps memory in RAM; a snapshot without memory keeps the disk"
 
 
 async def check(config: DockerConfig) -> Health:
@@ -36,6 +38,7 @@ def _findings(config: DockerConfig, engine: Engine) -> Iterator[Finding]:
     yield _disk(engine)
     yield _network(engine)
     yield _runtime(config, engine)
+    yield checkpoint(engine)
 
 
 def _guest(config: DockerConfig, engine: Engine) -> Finding:
@@ -125,3 +128,24 @@ def _runtime(config: DockerConfig, engine: Engine) -> Finding:
         )
     default = str(engine.about.info.get("DefaultRuntime", "unknown"))
     return Finding("runtime", Status.OK, config.runtime or default)
+
+
+def checkpoint(engine: Engine) -> Finding:
+    found = f"off: {_why_no_checkpoint(engine)}"
+    if not engine.about.podman:
+        offered = "on" if engine.about.info.get("ExperimentalBuild") else "off"
+        found += f"; here: experimental features, of which it is one, are {offered}"
+    return Finding("checkpoint to disk", Status.DEGRADED, found, _INSTEAD)
+
+
+def _why_no_checkpoint(engine: Engine) -> str:
+    if engine.about.podman:
+        return "CRIU cannot write down a joined guest, and with a packed one it is not tried"
+    return "Docker brings memory back only in the container that it was taken of"
+
+
+def no_checkpoint(engine: Engine) -> Unsupported:
+    return Unsupported(
+        f"the docker provider keeps no memory on disk: {_why_no_checkpoint(engine)}",
+        remediation=_INSTEAD,
+    )

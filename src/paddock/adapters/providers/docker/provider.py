@@ -259,7 +259,9 @@ class DockerProvider:
             "the docker provider never ends a sandbox by itself, so there is nothing to renew"
         )
 
-    async def snapshot(self, ref: Ref, key: str) -> Snapshot:
+    async def snapshot(self, ref: Ref, key: str, *, memory: bool = False) -> Snapshot:
+        if memory:
+            raise checks.no_checkpoint(self._parts.engine)
         return await self._parts.snapshots.take(self._id(ref), key)
 
     async def snapshots(self) -> AsyncIterator[Snapshot]:

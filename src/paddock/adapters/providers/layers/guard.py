@@ -45,6 +45,7 @@ class Guard:
             "labels": rules.check_labels,
             "port": rules.check_port,
             "until": self._within_lifetime,
+            "memory": self._kept,
         }
 
     async def around(self, call: Call, proceed: Callable[[], Awaitable[T]]) -> T:
@@ -75,6 +76,20 @@ class Guard:
                 f"the reference belongs to provider {ref.provider}",
                 remediation=f"ask provider {ref.provider}",
             )
+
+    def _kept(self, memory: bool) -> None:
+        """Told from the other refusals by what to do: there are lesser ways to keep something."""
+        able = self._provider.capabilities
+        if not memory or able.checkpoint:
+            return
+        ways = ["take it without memory, which keeps the disk"]
+        if able.pause is PauseKind.MEMORY:
+            ways.append("pause the sandbox, which keeps its memory in RAM")
+        raise Unsupported(
+            f"provider {self._provider.name} does not support snapshot with memory: "
+            "its capability `checkpoint` is off",
+            remediation=f"{', or '.join(ways)}; `paddock doctor` shows what was found here",
+        )
 
     def _possible(self, operation: Operation, spec: SandboxSpec) -> None:
         if operation is Operation.FORK:

@@ -132,8 +132,10 @@ class Layered:
     async def renew(self, ref: Ref, until: float) -> Observation:
         return await self._pass(Operation.RENEW, self._inner.renew, ref=ref, until=until)
 
-    async def snapshot(self, ref: Ref, key: str) -> Snapshot:
-        return await self._pass(Operation.SNAPSHOT, self._inner.snapshot, ref=ref, key=key)
+    async def snapshot(self, ref: Ref, key: str, *, memory: bool = False) -> Snapshot:
+        return await self._pass(
+            Operation.SNAPSHOT, self._inner.snapshot, ref=ref, key=key, memory=memory
+        )
 
     async def snapshots(self) -> AsyncIterator[Snapshot]:
         for found in await self._list(Operation.SNAPSHOTS, self._inner.snapshots):

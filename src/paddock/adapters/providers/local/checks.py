@@ -11,7 +11,7 @@ from pathlib import Path
 
 from paddock.adapters.providers.host.cgroups import host_hierarchies
 from paddock.adapters.providers.host.init import find_init
-from paddock.adapters.providers.local import forwarding, runtime
+from paddock.adapters.providers.local import checkpoint, forwarding, runtime
 from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.layout import Layout
 from paddock.adapters.providers.local.network import OpenNetwork
@@ -47,7 +47,7 @@ def inspect(config: LocalConfig) -> list[Finding]:
         _template_tools,
         _network_tools,
         _open_network,
-        _checkpoint,
+        checkpoint.finding,
     )
     return [look(config) for look in looks]
 
@@ -226,8 +226,3 @@ def _network_tools(_: LocalConfig) -> Finding:
 def _open_network(config: LocalConfig) -> Finding:
     run = Layout.of(config.data_dir, config.run_root).run
     return forwarding.look(OpenNetwork(run.name, run).bridge)
-
-
-def _checkpoint(_: LocalConfig) -> Finding:
-    found = "memory is kept by freezing; writing it to disk is not possible with a joined guest"
-    return Finding("checkpoint to disk", Status.DEGRADED, found, "snapshots keep the disk instead")

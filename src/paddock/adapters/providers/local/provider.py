@@ -7,7 +7,7 @@ from pathlib import Path
 
 from paddock.adapters.providers.fingerprint import fingerprint
 from paddock.adapters.providers.finishing import uncancelled
-from paddock.adapters.providers.local import checks, reconcile
+from paddock.adapters.providers.local import checkpoint, checks, reconcile
 from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.life import Life, not_found
 from paddock.adapters.providers.local.opening import Parts, open_parts
@@ -308,7 +308,9 @@ class LocalProvider:
             "the local provider never ends a sandbox by itself, so there is nothing to renew"
         )
 
-    async def snapshot(self, ref: Ref, key: str) -> Snapshot:
+    async def snapshot(self, ref: Ref, key: str, *, memory: bool = False) -> Snapshot:
+        if memory:
+            raise checkpoint.refusal(self._config)
         return await self._snapshots.take(self._id(ref), key)
 
     async def snapshots(self) -> AsyncIterator[Snapshot]:
