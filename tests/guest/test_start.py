@@ -162,6 +162,40 @@ def test_the_same_sources_give_the_same_zip(tmp_path: Path) -> None:
     assert Path(pack.build(str(tmp_path / "two"))).read_bytes() == one
 
 
+def test_another_guest_has_another_name_and_the_old_one_stays(tmp_path: Path) -> None:
+    before = Path(pack.ensure(str(tmp_path)))
+    assert pack.ensure(str(tmp_path)) == str(before)
+    changed = tmp_path / "upgraded" / "paddock"
+    shutil.copytree(Path(pack.__file__).parents[1] / "guest", changed / "guest")
+    (changed / "__init__.py").touch()
+    with (changed / "guest" / "config.py").open("a") as file:
+        file.write("NEW = True\n")
+    path = f"{changed.parent}:{Path(h11.__file__).parents[1]}"
+    after = Path(_ensure_elsewhere(tmp_path, path).communicate(timeout=30)[0])
+    assert after.parent == before.parent
+    assert after != before
+    with zipfile.ZipFile(after) as archive:
+        assert b"NEW = True" in archive.read("paddock/guest/config.py")
+    assert before.exists()
+
+
+def test_many_may_build_the_same_zip_at_once(tmp_path: Path) -> None:
+    path = f"{Path(pack.__file__).parents[2]}:{Path(h11.__file__).parents[1]}"
+    builders = [_ensure_elsewhere(tmp_path, path) for _ in range(6)]
+    built = {builder.communicate(timeout=60)[0] for builder in builders}
+    assert [str(path) for path in tmp_path.iterdir()] == list(built)
+    with zipfile.ZipFile(built.pop()) as archive:
+        assert archive.testzip() is None
+
+
+def _ensure_elsewhere(directory: Path, path: str) -> "subprocess.Popen[str]":
+    program = (
+        f"import sys; sys.path[:0] = {path!r}.split(':'); "
+        f"from paddock.guest import pack; print(pack.ensure({str(directory)!r}), end='')"
+    )
+    return subprocess.Popen([sys.executable, "-I", "-c", program], stdout=-1, text=True)
+
+
 @pytest.mark.slow
 def test_a_packed_guest_answers_soon_after_it_was_started(tmp_path: Path) -> None:
     archive = Path(pack.build(str(tmp_path / "guest.zip")))

@@ -19,6 +19,8 @@ _OPTIONS = (
     "user",
     "workdir",
     "env-file",
+    "memory-limit",
+    "pids-limit",
 )
 USAGE = """usage: python3 -I -S guest.zip (--socket PATH | --listen HOST:PORT) [options]
   --state-dir DIR    where runs and processes are kept (default /var/lib/paddock)
@@ -27,11 +29,17 @@ USAGE = """usage: python3 -I -S guest.zip (--socket PATH | --listen HOST:PORT) [
   --user NAME        default user of commands (default user)
   --workdir DIR      where commands start (default the user's home)
   --env-file FILE    NAME=VALUE lines for every command
+  --memory-limit N   bytes, and
+  --pids-limit N     processes that all commands may have together: in gVisor, which keeps neither
 """
 
 
 def main(arguments: list[str]) -> None:
     options = _parse(arguments)
+    if "memory-limit" in options and "pids-limit" in options:
+        from . import limits
+
+        limits.keep(int(options["memory-limit"]), int(options["pids-limit"]))
     config = GuestConfig(
         sandbox_id=options.get("sandbox-id", ""),
         token=_read(options["token-file"]).strip() if "token-file" in options else "",

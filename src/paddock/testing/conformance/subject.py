@@ -29,7 +29,7 @@ class Terms:
     image: str = ""
     """An OCI image with the same; needed where `any_image` is claimed."""
     limits: Resources = field(
-        default_factory=lambda: Resources(cpus=1.0, memory_mib=256, disk_mib=256, pids=64)
+        default_factory=lambda: Resources(cpus=1.0, memory_mib=512, disk_mib=256, pids=64)
     )
     """Small ones that the provider accepts: the checks of limits go beyond them."""
     outside: Outside = neighbour

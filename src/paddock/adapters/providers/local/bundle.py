@@ -52,6 +52,8 @@ class BundleSpec:
     no_new_privs: bool
     init_argv: tuple[str, ...] = (INIT, "-P")
     extra_mounts: tuple[dict[str, Any], ...] = ()
+    processes_of_user: int | None = None
+    """How many one user may have, for kernels that know no control groups."""
     swap_accounting: bool = False
 
 
@@ -86,7 +88,14 @@ def _process(spec: BundleSpec) -> dict[str, Any]:
         "capabilities": {"bounding": kept, "effective": kept, "permitted": kept},
         "noNewPrivileges": spec.no_new_privs,
         "oomScoreAdj": 0,
+        **_rlimits(spec.processes_of_user),
     }
+
+
+def _rlimits(processes: int | None) -> dict[str, Any]:
+    if processes is None:
+        return {}
+    return {"rlimits": [{"type": "RLIMIT_NPROC", "hard": processes, "soft": processes}]}
 
 
 def _namespaces(idmap: IdMap | None) -> list[dict[str, str]]:

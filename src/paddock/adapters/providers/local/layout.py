@@ -63,10 +63,6 @@ class Layout:
     def socket(self, ref: str) -> Path:
         return self.run / "guests" / f"{ref}.sock"
 
-    def door(self, ref: str) -> Path:
-        """Where a guest that cannot be joined makes its socket."""
-        return self.run / "doors" / ref
-
     def cgroup(self, ref: str) -> str:
         return f"{self.cgroup_root}/{ref}"
 
@@ -78,7 +74,6 @@ class Layout:
         for directory in (
             self.owners,
             self.run / "guests",
-            self.run / "doors",
             self.locks,
             self.runtime_state,
         ):

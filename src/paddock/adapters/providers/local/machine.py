@@ -43,17 +43,14 @@ class Machines:
         return Cgroup(self.hierarchies, self.layout.cgroup(ref))
 
     def address(self, record: SandboxRecord) -> GuestAddress:
-        """The joined guest's socket, or the door that a packed guest has made for itself."""
-        door = self.layout.door(record.ref) / packed.SOCKET
-        path = door if door.exists() else self.layout.socket(record.ref)
-        return GuestAddress(socket=str(path), token=record.token)
+        return GuestAddress(socket=str(self.layout.socket(record.ref)), token=record.token)
 
     async def boot(self, record: SandboxRecord) -> Machine:
         """A running machine on the sandbox's volume. On failure the caller ends what is there."""
         engine = runtime.choose(record.runtime)
         directory = self._write_bundle(record, engine)
         self.on_step("boot.bundle")
-        lowers = [str(self.host_layer), record.lower]
+        lowers = [*self._more_layers(engine), str(self.host_layer), record.lower]
         if record.idmap is not None:
             for lower in lowers:
                 await self.launch.idmap(Path(lower), record.idmap.first, record.idmap.count)
@@ -76,9 +73,12 @@ class Machines:
                 remediation="`paddock doctor` shows what this host lacks",
             )
         init = self._first_process(record, engine)
-        guest = await self._join(record, init) if engine.joinable else init
+        guest = await (self._join if engine.joinable else self._let_out)(record, init)
         self.on_step("boot.guest")
         return Machine(boot_id(), init, guest)
+
+    def _more_layers(self, engine: runtime.Runtime) -> list[str]:
+        return [] if engine.joinable else [str(packed.layer(self.host_layer.parent))]
 
     def _first_process(self, record: SandboxRecord, engine: runtime.Runtime) -> Process:
         """What the runtime has started, unless its number is somebody else's already."""
@@ -102,7 +102,7 @@ class Machines:
             no_new_privs=record.no_new_privs,
         )
         if not engine.joinable:
-            spec = packed.prepare(spec, record, self.layout, self.volumes.parent)
+            spec = packed.prepare(spec, record, self.volumes / record.ref, self.host_layer.parent)
         (directory / "config.json").write_text(json.dumps(bundle.build(spec)))
         return directory
 
@@ -121,6 +121,12 @@ class Machines:
                 )
             )
         return await _find_guest(cgroup, init.pid)
+
+    async def _let_out(self, record: SandboxRecord, init: Process) -> Process:
+        """A packed guest is the first process itself; only its socket has to come out."""
+        volume = self.volumes / record.ref
+        await packed.close_door(volume, self.layout.socket(record.ref), init.alive)
+        return init
 
     def _listen(self, ref: str) -> socket.socket:
         path = self.layout.socket(ref)
@@ -157,7 +163,6 @@ class Machines:
         self.on_step("end.cgroup")
         shutil.rmtree(self.layout.runtime_state / ref, ignore_errors=True)
         shutil.rmtree(self.layout.bundle(ref), ignore_errors=True)
-        shutil.rmtree(self.layout.door(ref), ignore_errors=True)
         self.layout.socket(ref).unlink(missing_ok=True)
 
 

@@ -72,6 +72,7 @@ class Parts:
             workdir=template.workdir or built.workdir,
             env=(*built.env, *template.env),
             seed=built.seed,
+            limits=None if engine.joinable else spec.resources,
         )
 
     def _recipe(self, name: str) -> Template:

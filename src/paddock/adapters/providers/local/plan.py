@@ -26,6 +26,8 @@ class Plan:
     """A volume to copy; None begins with an empty one."""
     source: str = ""
     """The sandbox whose volume the seed is, when it may be running."""
+    limits: Resources | None = None
+    """Where they cannot be changed any more once it runs: those that were asked for."""
 
     @property
     def poolable(self) -> bool:

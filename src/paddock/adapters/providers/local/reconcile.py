@@ -74,7 +74,6 @@ async def _sweep_machines(life: Life) -> None:
         traces |= _names(root / life.layout.cgroup_root, directories_only=True)
     traces |= _names(life.layout.run / "bundles") | _names(life.layout.runtime_state)
     traces |= {name.removesuffix(".sock") for name in _names(life.layout.run / "guests")}
-    traces |= _names(life.layout.run / "doors")
     for ref in traces - set(life.records.refs()):
         _log.warning("orphan machine removed ref=%s", ref)
         await life.machines.sweep(ref)

@@ -59,6 +59,7 @@ def _runsc_options(program: str) -> tuple[str, ...]:
         "--file-access=shared",
         "--platform=systrap",
         *(["--overlay2=none"] if "-overlay2" in flags else []),
+        *(["--cpu-num-from-quota"] if "-cpu-num-from-quota" in flags else []),
     )
 
 

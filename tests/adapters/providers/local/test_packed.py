@@ -1,0 +1,178 @@
+"""The door of a packed guest: what a sandbox may put there, and where the host never goes."""
+
+import os
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from paddock.adapters.providers.local import packed, runtime
+from paddock.adapters.providers.local.provider import LocalProvider
+from paddock.domain.errors import Broken, Unavailable
+from paddock.domain.sandbox import Resources
+from paddock.guest_client import Guest
+from paddock.ports.provider import Ref, SandboxSpec
+from tests.conftest import Need
+from tests.engines import open_local
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.proves("P10", "S6")]
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    """One whose path is longer than a socket's may be."""
+    made = tmp_path / ("x" * 120) / "volume"
+    (made / "door").mkdir(parents=True)
+    (made / "door" / "token").write_text("secret")
+    return made
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Path:
+    return tmp_path / "a.sock"
+
+
+def _listen(directory: Path, name: str) -> socket.socket:
+    """Bound as one inside would: by a path that is short there."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    place = os.open(directory, os.O_PATH)
+    listener.bind(f"/proc/self/fd/{place}/{name}")
+    os.close(place)
+    listener.listen()
+    return listener
+
+
+@pytest.fixture
+def docker(tmp_path: Path) -> Iterator[socket.socket]:
+    """Another service of the host, which nobody shall be led to."""
+    with _listen(tmp_path, "docker.sock") as listener:
+        yield listener
+
+
+async def test_the_guests_socket_is_taken_out_of_its_reach(volume: Path, address: Path) -> None:
+    inside = os.open(volume / "door", os.O_PATH)
+    with _listen(volume / "door", "guest.sock") as guest:
+        await packed.close_door(volume, address, lambda: True)
+        guest.accept()[0].close()  # the look whether somebody listens
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(address))
+            guest.accept()[0].close()
+    assert not (volume / "door").exists()
+    # Whoever still has the directory can make nothing in it, and so fill nothing.
+    for make in (os.mkdir, lambda name, dir_fd: os.symlink("/x", name, dir_fd=dir_fd)):
+        with pytest.raises(FileNotFoundError):
+            make("more", dir_fd=inside)
+    os.close(inside)
+
+
+async def test_a_link_to_another_socket_is_not_followed(
+    volume: Path, address: Path, docker: socket.socket, tmp_path: Path
+) -> None:
+    (volume / "door" / "guest.sock").symlink_to(tmp_path / "docker.sock")
+    with pytest.raises(Broken):
+        await packed.close_door(volume, address, lambda: True)
+    assert not address.exists()
+    with pytest.raises(BlockingIOError):
+        docker.accept()
+
+
+@pytest.mark.parametrize("kind", ["file", "directory", "pipe"])
+async def test_what_is_no_socket_is_refused(volume: Path, address: Path, kind: str) -> None:
+    offered = volume / "door" / "guest.sock"
+    make = {"file": offered.touch, "directory": offered.mkdir, "pipe": lambda: os.mkfifo(offered)}
+    make[kind]()
+    with pytest.raises(Broken):
+        await packed.close_door(volume, address, lambda: True)
+    assert not address.exists()
+
+
+async def test_a_sandbox_that_puts_more_there_does_not_start(volume: Path, address: Path) -> None:
+    (volume / "door" / "filler").write_bytes(b"x")
+    with _listen(volume / "door", "guest.sock"), pytest.raises(Broken):
+        await packed.close_door(volume, address, lambda: True)
+    assert not address.exists()
+
+
+async def test_a_guest_that_ends_is_not_waited_for(volume: Path, address: Path) -> None:
+    with pytest.raises(Unavailable, match="ended before"):
+        await packed.close_door(volume, address, lambda: False)
+
+
+def test_more_is_allowed_outside_than_was_asked_for() -> None:
+    asked = Resources(cpus=1.0, memory_mib=256, pids=64)
+    allowed = packed.with_kernel(asked)
+    assert allowed.memory_mib > asked.memory_mib
+    assert allowed.pids > 3 * asked.pids
+    assert allowed.cpus == asked.cpus
+
+
+@asynccontextmanager
+async def _sandbox(need: Need, **changes: object) -> AsyncIterator[tuple[LocalProvider, Ref]]:
+    found = runtime.installed().get("runsc")
+    if found is None:
+        need("runsc", "not installed")
+    if why := runtime.outdated(found):
+        need("runsc", why)
+    async with open_local(runtime="runsc") as provider:
+        spec = SandboxSpec(template="base", **changes)  # type: ignore[arg-type]
+        seen = await provider.create(f"packed-{os.urandom(8).hex()}", spec)
+        try:
+            yield provider, seen.ref
+        finally:
+            await provider.destroy(seen.ref)
+
+
+async def test_nothing_of_the_door_is_left_inside(need: Need) -> None:
+    async with _sandbox(need) as (provider, ref), Guest(await provider.guest(ref)) as guest:
+        for user in ("user", "root"):
+            find = "find /run/paddock-door /run/paddock /dev -name 'token*' -o -name '*.sock'"
+            assert (await guest.exec(["sh", "-c", find], user=user)).stdout == b""
+            made = await guest.exec(["touch", "/run/paddock-door/file"], user=user)
+            assert made.exit_code != 0
+            linked = ["ln", "-s", "/var/run/docker.sock", "/run/paddock-door/guest.sock"]
+            assert (await guest.exec(linked, user=user)).exit_code != 0
+        assert (await guest.exec(["echo", "on"])).text == "on\n"
+
+
+async def test_the_token_is_neither_in_the_environment_nor_on_the_command_line(need: Need) -> None:
+    async with _sandbox(need) as (provider, ref):
+        address = await provider.guest(ref)
+        async with Guest(address) as guest:
+            told = await guest.exec(["cat", "/proc/1/environ", "/proc/1/cmdline"], user="root")
+            assert address.token.encode() not in told.stdout
+            names = await guest.exec(["sh", "-c", "tr '\\0' '\\n' </proc/1/environ | cut -d= -f1"])
+            assert set(names.text.split()) <= {"PATH", "HOME", "LANG"}
+
+
+async def test_tmp_is_on_the_disk_as_everywhere_else(need: Need) -> None:
+    async with _sandbox(need) as (provider, ref):
+        async with Guest(await provider.guest(ref)) as guest:
+            await guest.files.write("/tmp/kept.txt", b"kept")
+        await provider.stop(ref)
+        await provider.start(ref)
+        async with Guest(await provider.guest(ref)) as guest:
+            assert await guest.files.read("/tmp/kept.txt") == b"kept"
+
+
+async def test_roots_fork_bomb_leaves_the_sandbox_alive(need: Need) -> None:
+    bomb = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n"
+    limits = Resources(memory_mib=2048, pids=64)
+    async with _sandbox(need, resources=limits) as (provider, ref):
+        async with Guest(await provider.guest(ref)) as guest:
+            result = await guest.exec(["python3", "-c", bomb], user="root", timeout=3)
+            assert result.exit_code == 124
+            assert (await guest.exec(["echo", "alive"], timeout=30)).text == "alive\n"
+
+
+async def test_one_made_ahead_is_not_given_to_who_wants_other_limits(need: Need) -> None:
+    async with _sandbox(need) as (provider, _):
+        await provider.keep_warm("base", 1)
+        await provider.warmed()
+        small = SandboxSpec(template="base", resources=Resources(memory_mib=300))
+        seen = await provider.create(f"small-{os.urandom(8).hex()}", small)
+        async with Guest(await provider.guest(seen.ref)) as guest:
+            limit = await guest.exec(["cat", "/sys/fs/cgroup/memory/memory.limit_in_bytes"])
+            assert int(limit.text) == 300 << 20
+        await provider.destroy(seen.ref)
