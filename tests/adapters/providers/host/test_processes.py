@@ -85,21 +85,16 @@ async def launch(tmp_path: Path) -> AsyncIterator[LaunchControl]:
 async def test_no_guest_joins_whoever_has_the_number_now(
     launch: LaunchControl, tmp_path: Path
 ) -> None:
-    order = {
-        "config": {},
-        "capabilities": (),
-        "no_new_privs": True,
-        "cgroup_procs": (),
-        "accounting": {},
-    }
+    nowhere = cgroups.Cgroup(cgroups.Hierarchies(None), "")
+    order = {"config": {}, "capabilities": (), "no_new_privs": True}
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "guest.sock"))
         with sleeper(*ELSEWHERE) as another:
             stale = replace(another, started=another.started - 1)
             with pytest.raises(Broken, match=f"process {another.pid} has ended"):
-                await launch.join(listener, stale, **order)
+                await launch.join(listener, stale, nowhere, **order)
         with sleeper() as host, pytest.raises(Broken, match="is not in a sandbox"):
-            await launch.join(listener, host, **order)
+            await launch.join(listener, host, nowhere, **order)
 
 
 async def test_no_cable_is_laid_to_whoever_has_the_number_now(tmp_path: Path) -> None:

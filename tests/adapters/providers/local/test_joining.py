@@ -1,13 +1,19 @@
 """The joined guest: confined like everything else in the sandbox, and on its own."""
 
+import asyncio
 import os
 import signal
+import socket
+import time
 from pathlib import Path
 
 import pytest
 
+from paddock.adapters.providers.host import capabilities
 from paddock.adapters.providers.host.cgroups import host_hierarchies
+from paddock.adapters.providers.local.machine import guest_config
 from paddock.adapters.providers.local.provider import LocalProvider
+from paddock.domain.errors import TimedOut
 from paddock.guest_client import Guest
 from paddock.ports.provider import Ref, SandboxSpec
 from tests.adapters.providers.local.conftest import Installation
@@ -158,3 +164,51 @@ async def test_a_launcher_whose_zygote_died_is_replaced(installation: Installati
         os.kill(int(zygote), signal.SIGKILL)
         launcher.wait(10)
         assert (await provider.create("second", SandboxSpec(template="tiny"))).state == "running"
+
+
+async def test_a_guest_that_cannot_get_in_is_given_up_on_and_holds_up_nobody(
+    installation: Installation, tmp_path: Path
+) -> None:
+    async with installation.opened() as provider:
+        seen = await provider.create("k", SandboxSpec(template="tiny"))
+        record = provider._life.records.read(seen.ref.id)
+        assert record is not None
+        assert record.machine is not None
+        cgroup = provider._life.machines.cgroup(seen.ref.id)
+        launch = provider._parts.launch
+        assert launch._process is not None
+        inside = cgroup.pids()
+        descriptors = Path(f"/proc/{launch._process.pid}/fd")
+        before = len(os.listdir(descriptors))
+        await provider.pause(seen.ref)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(tmp_path / "guest.sock"))
+            listener.listen()
+            started = time.monotonic()
+            join = asyncio.create_task(
+                launch.join(
+                    listener,
+                    record.machine.init,
+                    cgroup,
+                    timeout=0.5,
+                    config=guest_config(record),
+                    capabilities=capabilities.numbers(),
+                    no_new_privs=False,
+                )
+            )
+            await asyncio.sleep(0.1)
+            assert (await launch.run(["true"], timeout=5)).code == 0
+            other = await provider.create("other", SandboxSpec(template="tiny"))
+            await provider.destroy(other.ref)
+            with pytest.raises(TimedOut, match=r"did not get into .* within 0.5 s.* frozen"):
+                await join
+            assert time.monotonic() - started < 5
+        assert len(os.listdir(descriptors)) == before
+        # When it can go on it finds that nobody waits for it, and ends.
+        await provider.resume(seen.ref)
+        until = time.monotonic() + 10
+        while cgroup.pids() != inside:
+            assert time.monotonic() < until, f"{cgroup.pids()} instead of {inside}"
+            await asyncio.sleep(0.01)
+        await provider.destroy(seen.ref)
+    installation.assert_no_traces()

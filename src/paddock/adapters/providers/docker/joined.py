@@ -49,11 +49,10 @@ class JoinedGuests:
             await self.launch.join(
                 listener,
                 init,
+                cgroup,
                 config=_config(container),
                 capabilities=capabilities.numbers(tuple(containers.capability_names())),
                 no_new_privs=True,
-                cgroup_procs=cgroup.procs_files(),
-                accounting=cgroup.accounting_files(),
                 nofile=self.nofile,
             )
 

@@ -71,7 +71,10 @@ def become_guest(join: Join, listener: socket.socket, seccomp: bytes, report: in
         with contextlib.suppress(OSError):
             os.write(report, f"{type(error).__name__}: {error}".encode()[:4000])
         os._exit(1)
-    os.write(report, IN.encode())
+    try:
+        os.write(report, IN.encode())
+    except BrokenPipeError:
+        os._exit(1)  # it took so long that nobody waits any more
     os.close(report)
     serve(config, listener)
     os._exit(0)

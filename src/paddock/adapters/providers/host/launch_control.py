@@ -14,11 +14,17 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from paddock.adapters.providers.host.cgroups import Cgroup
 from paddock.adapters.providers.host.processes import Process
-from paddock.domain.errors import Broken, Unavailable
+from paddock.domain.errors import Broken, TimedOut, Unavailable
 
 _PACKET = 1 << 20
 _START_TIMEOUT_S = 10.0
+_MOUNT_TIMEOUT_S = 30.0
+_JOIN_TIMEOUT_S = 15.0
+"""A guest takes a hundredth of a second to get in; on a host with too much to do, a few seconds."""
+_SLACK_S = 10.0
+"""How much longer than the launcher is waited for what the launcher gives up on by itself."""
 # Every page of the launcher is one that each guest shares and each fork looks at: what nobody
 # needs is not loaded. OpenSSL alone would be a tenth of it.
 _BOOTSTRAP = (
@@ -53,24 +59,52 @@ class LaunchControl:
     async def run(
         self, argv: Sequence[str], *, timeout: float, overlay: Mapping[str, Any] | None = None
     ) -> Finished:
-        """Run a program in the launcher's namespace, with an overlay mounted meanwhile."""
-        answer = await self._ask(
-            "run", argv=list(argv), timeout=timeout, overlay=dict(overlay) if overlay else None
-        )
+        """Run a program in the launcher's namespace, with an overlay mounted meanwhile.
+
+        One that takes longer than `timeout` is killed.
+        """
+        mounted = dict(overlay) if overlay else None
+        answer = await self._ask("run", timeout, argv=list(argv), timeout=timeout, overlay=mounted)
         return Finished(answer["code"], answer["output"])
 
     async def idmap(self, lower: Path, first_id: int, ids: int) -> None:
         """Have a layer shown with its owners shifted, for the overlays of `run`."""
-        await self._ask("idmap", lower=str(lower), first_id=first_id, ids=ids)
+        await self._ask("idmap", _MOUNT_TIMEOUT_S, lower=str(lower), first_id=first_id, ids=ids)
 
     async def forget(self, lower: Path) -> None:
         """Let go of a layer that is about to be removed."""
         if self._process is not None:
-            await self._ask("forget", lower=str(lower))
+            await self._ask("forget", _MOUNT_TIMEOUT_S, lower=str(lower))
 
-    async def join(self, listener: socket.socket, init: Process, **order: Any) -> None:
-        """Fork a guest into the sandbox of that first process; it serves on `listener`."""
-        await self._ask("join", listener, init=asdict(init), **order)
+    async def join(
+        self,
+        listener: socket.socket,
+        init: Process,
+        cgroup: Cgroup,
+        *,
+        timeout: float = _JOIN_TIMEOUT_S,
+        **order: Any,
+    ) -> None:
+        """Fork a guest into the sandbox of that first process; it serves on `listener`.
+
+        TimedOut when it does not get in. It may then be on its way still, in the control group, and
+        ends with whatever else is in there, or at the door.
+        """
+        content = {
+            "init": asdict(init),
+            "cgroup_procs": cgroup.procs_files(),
+            "accounting": cgroup.accounting_files(),
+            "timeout": timeout,
+        }
+        try:
+            await self._ask("join", timeout, carried=listener, **content, **order)
+        except TimedOut as error:
+            if cgroup.frozen():
+                raise TimedOut(
+                    f"{error.message}: its control group is frozen",
+                    remediation="resume the sandbox, or thaw the group, and try again",
+                ) from error
+            raise
 
     async def aclose(self) -> None:
         self._drop(Unavailable("the launcher was closed"))
@@ -84,7 +118,12 @@ class LaunchControl:
             await asyncio.to_thread(process.wait)
 
     async def _ask(
-        self, operation: str, carried: socket.socket | None = None, **content: Any
+        self,
+        operation: str,
+        patience: float,
+        *,
+        carried: socket.socket | None = None,
+        **content: Any,
     ) -> dict[str, Any]:
         control = await self._connected()
         number = next(self._numbers)
@@ -95,9 +134,17 @@ class LaunchControl:
         self._waiting[number] = future
         try:
             await self._send(control, packet, [carried.fileno()] if carried else [])
-            answer: dict[str, Any] = await future
+            async with asyncio.timeout(patience + _SLACK_S):
+                answer: dict[str, Any] = await future
+        except TimeoutError as error:
+            raise TimedOut(
+                f"the launcher did not answer to {operation} within {patience + _SLACK_S:g} s",
+                remediation=f"{self.run_dir / 'launcher.log'} may say what holds it up",
+            ) from error
         finally:
             self._waiting.pop(number, None)
+        if "late" in answer:
+            raise TimedOut(answer["late"], remediation="try again when this host has less to do")
         if "error" in answer:
             raise Broken(f"the launcher could not {operation}: {answer['error']}")
         return answer

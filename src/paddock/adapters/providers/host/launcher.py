@@ -24,6 +24,8 @@ from paddock.guest.rehearsal import rehearse
 from paddock.guest.server import preload
 
 _PACKET = 1 << 20
+_ORDER_S = 5.0
+"""How long the zygote may be too busy to take an order."""
 _LAST_WORDS_S = 10.0
 """How long runtimes that are under way may take to finish after the control plane has gone."""
 
@@ -39,6 +41,15 @@ class _Program:
 
 
 @dataclass
+class _Arrival:
+    """A guest on its way in."""
+
+    request: int
+    timeout: float
+    deadline: float
+
+
+@dataclass
 class Launcher:
     """The state of the process: who is being waited for."""
 
@@ -47,20 +58,18 @@ class Launcher:
     zygote: socket.socket
     mounter: mounts.Mounter
     programs: dict[int, _Program] = field(default_factory=dict)
-    reports: dict[int, int] = field(default_factory=dict)
-    """Open report pipes of guests on their way in, and the request each answers."""
+    reports: dict[int, _Arrival] = field(default_factory=dict)
+    """Guests on their way in, by the pipes on which they report."""
+    poll: Any = field(default_factory=select.poll)
 
     def run(self) -> None:
         wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        poll = select.poll()
-        poll.register(self.control, select.POLLIN)
-        poll.register(wake_read, select.POLLIN)
+        self.poll.register(self.control, select.POLLIN)
+        self.poll.register(wake_read, select.POLLIN)
         while True:
-            for fd in self.reports:
-                poll.register(fd, select.POLLIN)
-            for fd, _ in poll.poll(200 if self.programs else None):
+            for fd, _ in self.poll.poll(200 if self.programs or self.reports else None):
                 if fd == self.control.fileno():
                     if not self._take_request():
                         self._finish()
@@ -69,7 +78,6 @@ class Launcher:
                     with contextlib.suppress(BlockingIOError):
                         os.read(wake_read, 4096)
                 elif fd in self.reports:
-                    poll.unregister(fd)
                     self._take_report(fd)
             self._reap()
             self._enforce_deadlines()
@@ -86,7 +94,7 @@ class Launcher:
                 case "run":
                     self._start(request, **message)
                 case "join":
-                    self._join(request, fds[0], message)
+                    self._join(request, fds[0], message.pop("timeout"), message)
                 case "idmap":
                     self.mounter.show_mapped(**message)
                     self._answer(request)
@@ -132,23 +140,28 @@ class Launcher:
             raise
         self.programs[pid] = _Program(request, output, time.monotonic() + timeout, undo)
 
-    def _join(self, request: int, listener: int, order: dict[str, Any]) -> None:
+    def _join(self, request: int, listener: int, timeout: float, order: dict[str, Any]) -> None:
         """Have the zygote fork a guest; the guest itself says when it is in."""
         read, write = os.pipe2(os.O_CLOEXEC)
         try:
             socket.send_fds(self.zygote, [json.dumps(order).encode()], [listener, write])
         finally:
             os.close(write)
-        self.reports[read] = request
+        self.reports[read] = _Arrival(request, timeout, time.monotonic() + timeout)
+        self.poll.register(read, select.POLLIN)
 
     def _take_report(self, fd: int) -> None:
         text = os.read(fd, 4096).decode(errors="replace")
-        os.close(fd)
-        request = self.reports.pop(fd)
+        arrival = self._stop_waiting(fd)
         if text == join.IN:
-            self._answer(request)
+            self._answer(arrival.request)
         else:
-            self._answer(request, error=text or "the guest was killed on its way in")
+            self._answer(arrival.request, error=text or "the guest was killed on its way in")
+
+    def _stop_waiting(self, report: int) -> _Arrival:
+        self.poll.unregister(report)
+        os.close(report)
+        return self.reports.pop(report)
 
     def _reap(self) -> None:
         while True:
@@ -175,6 +188,10 @@ class Launcher:
         for pid, program in self.programs.items():
             if program.deadline < now:
                 os.killpg(pid, signal.SIGKILL)
+        for fd in [fd for fd, arrival in self.reports.items() if arrival.deadline < now]:
+            late = self._stop_waiting(fd)
+            text = f"the guest did not get into the sandbox within {late.timeout:g} s"
+            self._answer(late.request, late=text)
 
     def _finish(self) -> None:
         """Let what is under way end by itself, so that whoever cleans up finds it whole."""
@@ -207,6 +224,8 @@ def main() -> None:
         mounter.favour_cgroup_changes()
     preload()
     rehearse(f"{directory}/rehearsal")
-    launcher = Launcher(control, *zygote.start(seccomp.compile_filter()), mounter)
+    zygote_pid, orders = zygote.start(seccomp.compile_filter())
+    orders.settimeout(_ORDER_S)
+    launcher = Launcher(control, zygote_pid, orders, mounter)
     control.send(b'{"request": 0}')
     launcher.run()

@@ -113,11 +113,10 @@ class Machines:
                 self.launch.join(
                     listener,
                     init,
+                    cgroup,
                     config=guest_config(record),
                     capabilities=capabilities.numbers(),
                     no_new_privs=record.no_new_privs,
-                    cgroup_procs=cgroup.procs_files(),
-                    accounting=cgroup.accounting_files(),
                 )
             )
         return await _find_guest(cgroup, init.pid)
