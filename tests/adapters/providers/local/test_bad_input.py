@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -147,6 +147,65 @@ async def test_a_corrupt_record_is_named_and_harms_nobody_else(
     async with installation.opened() as provider:
         async with Guest(await provider.guest(bad.ref)) as guest:
             assert (await guest.exec(["true"])).exit_code == 0
+
+
+def empty(record: Path) -> None:
+    record.write_bytes(b"")
+
+
+def zeroed(record: Path) -> None:
+    record.write_bytes(bytes(record.stat().st_size))
+
+
+@pytest.mark.parametrize("damage", [empty, zeroed])
+async def test_a_record_that_was_lost_with_the_power_is_named_and_can_be_removed(
+    installation: Installation, damage: Callable[[Path], None]
+) -> None:
+    async with installation.opened() as provider:
+        seen = await provider.create("k", SandboxSpec(template="tiny"))
+        taken = await provider.snapshot(seen.ref, "s")
+    records = (
+        installation.layout.record(seen.ref.id),
+        installation.layout.snapshot_record(taken.ref.id),
+    )
+    for record in records:
+        damage(record)
+    async with installation.opened() as provider:
+        health = await provider.check()
+        named = [finding.found for finding in health.findings if finding.name == "record"]
+        assert len(named) == 2
+        assert all(str(record) in " ".join(named) for record in records)
+        assert health.usable
+        assert [one async for one in provider.snapshots()] == []
+        assert {path.name for path in (provider._life.storage.pool / "snapshots").iterdir()} == {
+            taken.ref.id
+        }, "nothing is swept that a person may want to restore"
+        with pytest.raises(Broken) as caught:
+            await provider.observe(seen.ref)
+        assert f"{records[0]} cannot be read: it is empty" in caught.value.message
+        assert f"paddock sandbox rm --force local/{seen.ref.id}" in caught.value.remediation
+        with pytest.raises(Broken, match="it is empty"):
+            await provider.create("k", SandboxSpec(template="tiny"))
+        await provider.destroy(seen.ref)
+        await provider.delete_snapshot(taken.ref)
+        assert (await provider.create("k", SandboxSpec(template="tiny"))).state == "running"
+        await installation.empty(provider)
+    async with installation.opened():
+        pass
+    installation.assert_no_traces()
+
+
+async def test_what_belongs_to_a_record_that_was_removed_by_hand_is_swept(
+    installation: Installation,
+) -> None:
+    async with installation.opened() as provider:
+        seen = await provider.create("k", SandboxSpec(template="tiny"))
+        taken = await provider.snapshot(seen.ref, "s")
+    installation.layout.record(seen.ref.id).unlink()
+    installation.layout.snapshot_record(taken.ref.id).unlink()
+    async with installation.opened():
+        pass
+    installation.assert_no_traces()
 
 
 @pytest.mark.parametrize("ref", ["../../etc", "", "x" * 5000, "sb\0x", "01m7gg/../.."])

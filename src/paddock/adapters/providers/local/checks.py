@@ -25,7 +25,8 @@ _DISK_FLOOR_MIB = 5 * 1024
 
 async def check(config: LocalConfig, parts: Parts) -> Health:
     """The host's findings and those that only an opened provider knows."""
-    findings = [*await asyncio.to_thread(inspect, config), _storage(parts), _mapping(parts)]
+    looked = await asyncio.to_thread(inspect, config)
+    findings = [*looked, _storage(parts), _mapping(parts), *_records(parts)]
     usable = all(finding.status is not Status.MISSING for finding in findings)
     return Health(usable, tuple(findings))
 
@@ -170,6 +171,12 @@ def _mapping(parts: Parts) -> Finding:
         f"refused on {parts.storage.pool}: sandboxes run without a user namespace",
         "put local.data_dir on btrfs, ext4 or xfs, with Linux 5.15 or newer",
     )
+
+
+def _records(parts: Parts) -> Iterator[Finding]:
+    """Nothing to say unless one is damaged."""
+    for error in parts.life.records.damaged():
+        yield Finding("record", Status.DEGRADED, error.message, error.remediation)
 
 
 def _storage_tools(_: LocalConfig) -> Finding:

@@ -50,11 +50,15 @@ class WarmPool:
             record = shelf.waiting.popleft()
             if record.machine is not None and record.machine.alive():
                 return record
-            self._begin(self.discard(record))
+            self._begin(self._throw_away(record))
         return None
 
     def give_back(self, plan: Plan, record: SandboxRecord) -> None:
-        self._shelves.setdefault(plan, _Shelf()).waiting.append(record)
+        """One that was taken waits again; after the end it goes with the others."""
+        if self._closed:
+            self._begin(self._throw_away(record))
+        else:
+            self._shelves.setdefault(plan, _Shelf()).waiting.append(record)
 
     def ready(self, plan: Plan) -> int:
         shelf = self._shelves.get(plan)
@@ -65,7 +69,7 @@ class WarmPool:
         shelf = self._shelves.setdefault(plan, _Shelf())
         shelf.size = size
         while len(shelf.waiting) > size:
-            self._begin(self.discard(shelf.waiting.pop()))
+            self._begin(self._throw_away(shelf.waiting.pop()))
         self._refill()
 
     async def settle(self) -> None:
@@ -79,7 +83,14 @@ class WarmPool:
         await self.settle()
         for shelf in self._shelves.values():
             while shelf.waiting:
-                await self.discard(shelf.waiting.pop())
+                await self._throw_away(shelf.waiting.pop())
+
+    async def _throw_away(self, record: SandboxRecord) -> None:
+        try:
+            await self.discard(record)
+        except PaddockError as error:
+            # Its record says that it is going: whoever starts next goes on with it.
+            _log.warning("warm sandbox not destroyed ref=%s error=%s", record.ref, error)
 
     def _refill(self) -> None:
         if not self._closed and (self._refilling is None or self._refilling.done()):

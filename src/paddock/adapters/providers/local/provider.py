@@ -19,7 +19,7 @@ from paddock.adapters.providers.local.templates import TemplateStore
 from paddock.adapters.providers.local.warm import WarmSandboxes
 from paddock.adapters.providers.local.watch import watch_disks
 from paddock.domain.egress import OPEN, EgressPolicy, NetworkMode
-from paddock.domain.errors import Conflict, InvalidRequest, NotFound, Unsupported
+from paddock.domain.errors import Broken, Conflict, InvalidRequest, NotFound, Unsupported
 from paddock.domain.guest import GuestAddress
 from paddock.domain.ids import is_ulid
 from paddock.domain.reason import Reason
@@ -136,18 +136,15 @@ class LocalProvider:
         plan = await self._plan(spec)
         if spec.egress.mode is NetworkMode.OPEN:
             self._check_network(plan.runtime)
+        draft = self._draft(plan, key, spec, resources)
         if plan.poolable and (waiting := self._warm.take(plan)) is not None:
-            wanted = self._addressed(replace(waiting, resources=resources), plan, key, spec)
-            if (claimed := await self._warm.claim(waiting, wanted, plan)) is not None:
+            if (claimed := await self._warm.claim(waiting, draft, plan)) is not None:
                 return claimed.observation(self.name)
             return await self._existing_or_conflict(key, spec)
-        return await self._make_new(plan, key, spec, resources)
+        return await self._make_new(draft, plan, spec)
 
-    async def _make_new(
-        self, plan: Plan, key: str, spec: SandboxSpec, resources: Resources
-    ) -> Observation:
-        source = plan.source
-        draft = self._addressed(self._life.draft(plan, resources), plan, key, spec)
+    async def _make_new(self, draft: SandboxRecord, plan: Plan, spec: SandboxSpec) -> Observation:
+        key = draft.key
         async with self._life.locks.hold(draft.ref):
             record = self._life.records.write(draft)
             self._life.on_step("create.noted")
@@ -156,13 +153,13 @@ class LocalProvider:
                 record = await self._life.make(record, plan)
                 return record.observation(self.name)
             self._life.records.remove(record.ref)
-        return await self._existing_or_conflict(key, spec, source)
+        return await self._existing_or_conflict(key, spec, plan.source)
 
-    def _addressed(
-        self, record: SandboxRecord, plan: Plan, key: str, spec: SandboxSpec
+    def _draft(
+        self, plan: Plan, key: str, spec: SandboxSpec, resources: Resources
     ) -> SandboxRecord:
         return replace(
-            record,
+            self._life.draft(plan, resources),
             key=key,
             fingerprint=fingerprint(spec, plan.source),
             labels=dict(spec.labels),
@@ -300,7 +297,12 @@ class LocalProvider:
 
     async def destroy(self, ref: Ref) -> None:
         async with self._life.locks.hold(self._id(ref)):
-            if (record := self._life.records.read(ref.id)) is not None:
+            try:
+                record = self._life.records.read(ref.id)
+            except Broken:
+                await uncancelled(reconcile.remove_unread(self._life, ref.id))
+                return
+            if record is not None:
                 await uncancelled(self._life.unmake(record))
 
     async def renew(self, ref: Ref, until: float) -> Observation:
@@ -326,7 +328,7 @@ class LocalProvider:
         resources = self._resources(spec)
         async with self._life.held(self._id(ref)) as source:
             plan = self._parts.plan_fork(source, self._life.volume(source.ref), spec)
-        return await self._make_new(plan, key, spec, resources)
+        return await self._make_new(self._draft(plan, key, spec, resources), plan, spec)
 
     async def guest(self, ref: Ref) -> GuestAddress:
         observed = await self.observe(ref)

@@ -26,6 +26,7 @@ async def reconcile(life: Life) -> None:
     for record in list(life.records.all()):
         if not record.owner or not life.owner.is_alive(record.owner):
             await _settle(life, record.ref)
+    await _sweep_records(life)
     for snapshot in list(life.records.snapshots()):
         await _settle_snapshot(life, snapshot)
     await _sweep_machines(life)
@@ -58,6 +59,24 @@ async def _settle_held(life: Life, record: SandboxRecord) -> None:
     await life.refresh(record)
 
 
+async def _sweep_records(life: Life) -> None:
+    """Records whose file was never written, or was removed by a person."""
+    for ref in life.records.refs():
+        if not life.layout.record(ref).exists():
+            async with life.locks.hold(ref):  # nobody is between making its place and writing it
+                if not life.layout.record(ref).exists():
+                    life.records.remove(ref)
+
+
+async def remove_unread(life: Life, ref: str) -> None:
+    """Whatever there is of a sandbox whose record cannot be read; the lock is held."""
+    await life.machines.sweep(ref)
+    await asyncio.to_thread(life.storage.delete, life.volume(ref))
+    life.records.remove(ref)
+    _sweep_keys(life)
+    await _sweep_network(life)
+
+
 async def _settle_snapshot(life: Life, snapshot: SnapshotRecord) -> None:
     if snapshot.ready or life.owner.is_alive(snapshot.owner):
         return
@@ -88,7 +107,7 @@ async def _sweep_volumes(life: Life) -> None:
         if not name.startswith("."):
             await asyncio.to_thread(life.storage.delete, pool / "volumes" / name)
     copies = _names(pool / "snapshots")
-    for name in copies - {snapshot.id for snapshot in life.records.snapshots()}:
+    for name in copies - set(life.records.snapshot_ids()):
         if not name.startswith("."):
             await asyncio.to_thread(life.storage.delete, pool / "snapshots" / name)
 
@@ -96,7 +115,7 @@ async def _sweep_volumes(life: Life) -> None:
 def _sweep_keys(life: Life) -> None:
     entries = list(life.keys.entries())
     sandboxes = set(life.records.refs())
-    snapshots = {snapshot.id for snapshot in life.records.snapshots()}
+    snapshots = set(life.records.snapshot_ids())
     for path, kind, target in entries:
         if target not in (sandboxes if kind == "sandbox" else snapshots):
             path.unlink(missing_ok=True)

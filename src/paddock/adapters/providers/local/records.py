@@ -8,8 +8,10 @@ import contextlib
 import hashlib
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -145,7 +147,8 @@ class Records:
         return self.write(replace(record, **changes))  # type: ignore[arg-type]
 
     def read(self, ref: str) -> SandboxRecord | None:
-        return _read(self._layout.record(ref), SandboxRecord)
+        way_out = f"remove the sandbox with `paddock sandbox rm --force local/{ref}`"
+        return _read(self._layout.record(ref), SandboxRecord, way_out)
 
     def refs(self) -> list[str]:
         with contextlib.suppress(FileNotFoundError):
@@ -160,10 +163,13 @@ class Records:
                     yield record
 
     def damaged(self) -> Iterator[Broken]:
-        """What must be said about records that cannot be read. Their sandboxes are left alone."""
-        for ref in self.refs():
+        """What must be said about records that cannot be read. What they are of is left alone."""
+        sandboxes = (partial(self.read, ref) for ref in self.refs())
+        snapshots = (partial(self.read_snapshot, snapshot) for snapshot in self.snapshot_ids())
+        looks: chain[Callable[[], object]] = chain(sandboxes, snapshots)
+        for look in looks:
             try:
-                self.read(ref)
+                look()
             except Broken as error:
                 yield error
 
@@ -181,12 +187,18 @@ class Records:
         return record
 
     def read_snapshot(self, snapshot: str) -> SnapshotRecord | None:
-        return _read(self._layout.snapshot_record(snapshot), SnapshotRecord)
+        way_out = "remove the file and run `paddock doctor`, which sweeps what belongs to it"
+        return _read(self._layout.snapshot_record(snapshot), SnapshotRecord, way_out)
+
+    def snapshot_ids(self) -> list[str]:
+        return sorted(path.stem for path in self._layout.snapshots.glob("*.json"))
 
     def snapshots(self) -> Iterator[SnapshotRecord]:
-        for path in sorted(self._layout.snapshots.glob("*.json")):
-            if (record := _read(path, SnapshotRecord)) is not None:
-                yield record
+        """Every record that can be read; `damaged` has the others."""
+        for snapshot in self.snapshot_ids():
+            with contextlib.suppress(Broken):
+                if (record := self.read_snapshot(snapshot)) is not None:
+                    yield record
 
     def remove_snapshot(self, snapshot: str) -> None:
         self._layout.snapshot_record(snapshot).unlink(missing_ok=True)
@@ -231,6 +243,11 @@ class Keys:
 
 
 def _write_atomically(path: Path, content: bytes) -> None:
+    """Whole or not at all for every process, but not on the disk yet: see "When the power fails".
+
+    To wait for the disk takes ten times as long as all the rest of it, and what is lost with the
+    record, the volume that was made at the same time, would be lost nevertheless.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -242,9 +259,12 @@ def _write_atomically(path: Path, content: bytes) -> None:
         raise
 
 
-def _read(path: Path, kind: type[_T]) -> _T | None:
+def _read(path: Path, kind: type[_T], way_out: str) -> _T | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        content = path.read_bytes()
+        if not content.strip(b"\0"):
+            raise msgspec.DecodeError("it is empty, as a loss of power may leave it")
+        return msgspec.json.decode(content, type=kind)
     except FileNotFoundError:
         return None
     except NotADirectoryError:
@@ -252,8 +272,5 @@ def _read(path: Path, kind: type[_T]) -> _T | None:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Broken(
             f"the record {path} cannot be read: {error}",
-            remediation=(
-                "restore it from a backup; or, if the sandbox may go, remove the file and run "
-                "`paddock doctor`, which sweeps what belongs to it"
-            ),
+            remediation=f"restore it from a backup; or, if what it is of may go, {way_out}",
         ) from error

@@ -10,7 +10,7 @@ from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.local.life import Life
 from paddock.adapters.providers.local.quiet import quiet
 from paddock.adapters.providers.local.records import SandboxRecord, SnapshotRecord
-from paddock.domain.errors import Conflict, NotFound
+from paddock.domain.errors import Broken, Conflict, NotFound
 from paddock.domain.ids import is_ulid, new_ulid
 from paddock.domain.snapshot import Snapshot, SnapshotRef
 
@@ -124,8 +124,13 @@ class Snapshots:
                 yield record.snapshot(self.provider)
 
     async def delete(self, ref: SnapshotRef) -> None:
-        """Absent is success."""
-        record = self._read(ref)
+        """Absent is success; of one whose record cannot be read, whatever there is goes."""
+        try:
+            record = self._read(ref)
+        except Broken:
+            await asyncio.to_thread(self.life.storage.delete, self.volume(ref.id))
+            self.life.records.remove_snapshot(ref.id)
+            return
         if record is None:
             return
         self.life.records.write_snapshot(replace(record, ready=False, owner=self.life.owner.id))

@@ -11,6 +11,7 @@ from paddock.adapters.providers.local.plan import Plan, host_resources
 from paddock.adapters.providers.local.pool import WarmPool
 from paddock.adapters.providers.local.records import SandboxRecord
 from paddock.domain.egress import NetworkMode
+from paddock.domain.errors import PaddockError
 from paddock.domain.sandbox import Resources, SandboxState
 from paddock.guest_client import Guest
 
@@ -27,29 +28,63 @@ class WarmSandboxes(WarmPool):
         draft = self._life.draft(plan, Resources().fitted(host))
         async with self._life.locks.hold(draft.ref):
             record = await self._life.make(self._life.records.write(draft), plan)
-            return self._life.records.change(record, owner=self._life.owner.id)
+            try:
+                return self._life.records.change(record, owner=self._life.owner.id)
+            except PaddockError:
+                await uncancelled(self._life.unmake(record))
+                raise
 
     async def _discard(self, record: SandboxRecord) -> None:
         async with self._life.locks.hold(record.ref):
             await self._life.unmake(record)
 
     async def claim(
-        self, waiting: SandboxRecord, wanted: SandboxRecord, plan: Plan
+        self, waiting: SandboxRecord, draft: SandboxRecord, plan: Plan
     ) -> SandboxRecord | None:
-        """Turn one that waited into the one wanted; None when another has its key."""
+        """Turn one that waited into the one that is drafted; None when another has its key.
+
+        Whenever it does not become that one, it waits again as it did, or is destroyed.
+        """
+        held = False
+        try:
+            async with self._life.locks.hold(waiting.ref):
+                held = True
+                return await self._claim_held(waiting, draft, plan)
+        except BaseException:
+            if not held:
+                self.give_back(plan, waiting)
+            raise
+
+    async def _claim_held(
+        self, waiting: SandboxRecord, draft: SandboxRecord, plan: Plan
+    ) -> SandboxRecord | None:
         life = self._life
-        async with life.locks.hold(waiting.ref):
-            record = life.records.write(
-                replace(wanted, state=SandboxState.CREATING, owner=life.owner.id)
-            )
-            if life.keys.claim("sandbox", record.key, record.ref) != record.ref:
-                self.give_back(plan, life.records.write(waiting))
-                return None
-            try:
-                return await self._fit(record, waiting.resources)
-            except BaseException:
-                await uncancelled(life.unmake(record))
-                raise
+        wanted = replace(draft, ref=waiting.ref, token=waiting.token, machine=waiting.machine)
+        try:
+            life.records.write(wanted)
+        except PaddockError:
+            self.give_back(plan, waiting)  # what is written is still what it was
+            raise
+        try:
+            holder = life.keys.claim("sandbox", wanted.key, wanted.ref)
+        except PaddockError:
+            await self._put_back(waiting, plan)
+            raise
+        if holder != wanted.ref:
+            await self._put_back(waiting, plan)
+            return None
+        try:
+            return await self._fit(wanted, waiting.resources)
+        except BaseException:
+            await uncancelled(life.unmake(wanted))
+            raise
+
+    async def _put_back(self, waiting: SandboxRecord, plan: Plan) -> None:
+        """As it was; where that cannot be written down any more, it goes."""
+        try:
+            self.give_back(plan, self._life.records.write(waiting))
+        except PaddockError:
+            await uncancelled(self._life.unmake(waiting))
 
     async def _fit(self, record: SandboxRecord, had: Resources) -> SandboxRecord:
         """Limits, network and environment, changed while it runs."""
