@@ -61,11 +61,10 @@ async def _settle_held(life: Life, record: SandboxRecord) -> None:
 
 async def _sweep_records(life: Life) -> None:
     """Records whose file was never written, or was removed by a person."""
-    for ref in life.records.refs():
-        if not life.layout.record(ref).exists():
-            async with life.locks.hold(ref):  # nobody is between making its place and writing it
-                if not life.layout.record(ref).exists():
-                    life.records.remove(ref)
+    for ref in [ref for ref in life.records.refs() if not life.layout.record(ref).exists()]:
+        async with life.locks.hold(ref):  # nobody is between making its place and writing it
+            if not life.layout.record(ref).exists():
+                life.records.remove(ref)
 
 
 async def remove_unread(life: Life, ref: str) -> None:
