@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from paddock.ports.provider import Provider
+from paddock.adapters.providers.local.runtime import installed, outdated
+from paddock.ports.provider import Isolation, Provider
 from tests.adapters.providers.docker.conftest import (  # noqa: F401 - fixtures by name
     Installation,
     base_image,
     engine_host,
 )
+from tests.conftest import Need
 from tests.engines import DATA, open_local
 
 
@@ -25,6 +27,11 @@ class Fenced:
     provider: Provider
     template: str = "base"
     data_directories: list[Path] = field(default_factory=list)
+
+    @property
+    def has_own_kernel(self) -> bool:
+        """What it does to that kernel, or sees of it, is nobody else's business."""
+        return self.provider.capabilities.isolation is Isolation.USER_KERNEL
 
     def host_addresses(self) -> set[str]:
         """Addresses of this host that a program inside might try."""
@@ -37,10 +44,14 @@ class Fenced:
         return found
 
 
-@pytest.fixture(params=["local-crun", "local-runc", "docker"])
-async def fenced(request: pytest.FixtureRequest) -> AsyncIterator[Fenced]:
+@pytest.fixture(params=["local-crun", "local-runc", "local-runsc", "docker"])
+async def fenced(request: pytest.FixtureRequest, need: Need) -> AsyncIterator[Fenced]:
     kind, _, runtime = request.param.partition("-")
     if kind == "local":
+        if runtime not in installed():
+            need(runtime, "not installed")
+        if why := outdated(installed()[runtime]):
+            need(runtime, why)
         async with open_local(runtime=runtime) as provider:
             yield Fenced(provider, data_directories=[DATA, Path("/var/lib/paddock/sandboxes")])
         return

@@ -224,12 +224,18 @@ while pid > 0:
         print("may signal", pid)
     except OSError:
         pass
-    for name in ("environ", "mem"):
-        try:
-            with open(f"/proc/{pid}/{name}", "rb"):
-                print("may read", name, "of", pid)
-        except OSError:
-            pass
+    try:
+        with open(f"/proc/{pid}/mem", "rb"):
+            print("may read mem of", pid)
+    except OSError:
+        pass
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            names = {line.partition(b"=")[0] for line in file.read().split(bytes(1)) if line}
+        if names - {b"PATH", b"HOME", b"LANG"}:  # what every process has tells nothing
+            print("may read environ of", pid)
+    except OSError:
+        pass
     pid = parent(pid) if pid != 1 else 0
 """
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from paddock.adapters.providers.docker.attach import Attached
-from paddock.adapters.providers.docker.tunnel import RELAY_ARGV, Line, Tunnel
+from paddock.adapters.providers.tunnel import RELAY_ARGV, Line, Tunnel
 from paddock.domain.errors import Unavailable
 from paddock.guest_client import Guest
 from paddock.ports.provider import SandboxSpec
@@ -63,9 +62,9 @@ async def lines() -> AsyncIterator[list[Piped]]:
 async def tunnel_to(
     target: str, lines: list[Piped], directory: Path
 ) -> AsyncIterator[tuple[Tunnel, str]]:
-    async def start() -> Attached:
+    async def start() -> Piped:
         lines.append(await Piped.start())
-        return lines[-1]  # type: ignore[return-value] - it does all that a line asks of one
+        return lines[-1]
 
     tunnel = Tunnel(start)
     path = str(directory / f"{os.urandom(4).hex()}.sock")

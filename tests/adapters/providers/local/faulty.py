@@ -18,6 +18,7 @@ from paddock.domain.snapshot import SnapshotRef
 from paddock.ports.provider import Ref, SandboxSpec
 
 TEMPLATE = os.environ.get("PADDOCK_TEST_TEMPLATE", "base")
+RUNTIME = os.environ.get("PADDOCK_TEST_RUNTIME", "")
 
 
 class Countdown:
@@ -40,7 +41,7 @@ class Countdown:
 async def perform(provider: LocalProvider, operation: str, source: Ref | None) -> None:
     match operation:
         case "create":
-            await provider.create("victim", SandboxSpec(template=TEMPLATE))
+            await provider.create("victim", SandboxSpec(template=TEMPLATE, runtime=RUNTIME))
         case "destroy":
             assert source is not None
             await provider.destroy(source)

@@ -1,21 +1,28 @@
 """The door of a packed guest: what a sandbox may put there, and where the host never goes."""
 
+import asyncio
 import os
+import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from paddock.adapters.providers.local import packed, runtime
 from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.domain.errors import Broken, Unavailable
 from paddock.domain.sandbox import Resources
+from paddock.domain.template import SourceKind, Template, TemplateSource
 from paddock.guest_client import Guest
 from paddock.ports.provider import Ref, SandboxSpec
+from tests.adapters.providers.local.conftest import Installation
+from tests.adapters.providers.local.traces import look
 from tests.conftest import Need
-from tests.engines import open_local
+from tests.engines import REPOSITORY, base_root, open_local
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.proves("P10", "S6")]
 
@@ -108,13 +115,18 @@ def test_more_is_allowed_outside_than_was_asked_for() -> None:
     assert allowed.cpus == asked.cpus
 
 
-@asynccontextmanager
-async def _sandbox(need: Need, **changes: object) -> AsyncIterator[tuple[LocalProvider, Ref]]:
+@pytest.fixture
+def runsc(need: Need) -> str:
     found = runtime.installed().get("runsc")
     if found is None:
         need("runsc", "not installed")
     if why := runtime.outdated(found):
         need("runsc", why)
+    return found.name
+
+
+@asynccontextmanager
+async def _sandbox(**changes: object) -> AsyncIterator[tuple[LocalProvider, Ref]]:
     async with open_local(runtime="runsc") as provider:
         spec = SandboxSpec(template="base", **changes)  # type: ignore[arg-type]
         seen = await provider.create(f"packed-{os.urandom(8).hex()}", spec)
@@ -124,8 +136,8 @@ async def _sandbox(need: Need, **changes: object) -> AsyncIterator[tuple[LocalPr
             await provider.destroy(seen.ref)
 
 
-async def test_nothing_of_the_door_is_left_inside(need: Need) -> None:
-    async with _sandbox(need) as (provider, ref), Guest(await provider.guest(ref)) as guest:
+async def test_nothing_of_the_door_is_left_inside(runsc: str) -> None:
+    async with _sandbox() as (provider, ref), Guest(await provider.guest(ref)) as guest:
         for user in ("user", "root"):
             find = "find /run/paddock-door /run/paddock /dev -name 'token*' -o -name '*.sock'"
             assert (await guest.exec(["sh", "-c", find], user=user)).stdout == b""
@@ -136,8 +148,8 @@ async def test_nothing_of_the_door_is_left_inside(need: Need) -> None:
         assert (await guest.exec(["echo", "on"])).text == "on\n"
 
 
-async def test_the_token_is_neither_in_the_environment_nor_on_the_command_line(need: Need) -> None:
-    async with _sandbox(need) as (provider, ref):
+async def test_the_token_is_neither_in_the_environment_nor_on_the_command_line(runsc: str) -> None:
+    async with _sandbox() as (provider, ref):
         address = await provider.guest(ref)
         async with Guest(address) as guest:
             told = await guest.exec(["cat", "/proc/1/environ", "/proc/1/cmdline"], user="root")
@@ -146,8 +158,8 @@ async def test_the_token_is_neither_in_the_environment_nor_on_the_command_line(n
             assert set(names.text.split()) <= {"PATH", "HOME", "LANG"}
 
 
-async def test_tmp_is_on_the_disk_as_everywhere_else(need: Need) -> None:
-    async with _sandbox(need) as (provider, ref):
+async def test_tmp_is_on_the_disk_as_everywhere_else(runsc: str) -> None:
+    async with _sandbox() as (provider, ref):
         async with Guest(await provider.guest(ref)) as guest:
             await guest.files.write("/tmp/kept.txt", b"kept")
         await provider.stop(ref)
@@ -156,18 +168,18 @@ async def test_tmp_is_on_the_disk_as_everywhere_else(need: Need) -> None:
             assert await guest.files.read("/tmp/kept.txt") == b"kept"
 
 
-async def test_roots_fork_bomb_leaves_the_sandbox_alive(need: Need) -> None:
+async def test_roots_fork_bomb_leaves_the_sandbox_alive(runsc: str) -> None:
     bomb = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n"
     limits = Resources(memory_mib=2048, pids=64)
-    async with _sandbox(need, resources=limits) as (provider, ref):
+    async with _sandbox(resources=limits) as (provider, ref):
         async with Guest(await provider.guest(ref)) as guest:
             result = await guest.exec(["python3", "-c", bomb], user="root", timeout=3)
             assert result.exit_code == 124
             assert (await guest.exec(["echo", "alive"], timeout=30)).text == "alive\n"
 
 
-async def test_one_made_ahead_is_not_given_to_who_wants_other_limits(need: Need) -> None:
-    async with _sandbox(need) as (provider, _):
+async def test_one_made_ahead_is_not_given_to_who_wants_other_limits(runsc: str) -> None:
+    async with _sandbox() as (provider, _):
         await provider.keep_warm("base", 1)
         await provider.warmed()
         small = SandboxSpec(template="base", resources=Resources(memory_mib=300))
@@ -176,3 +188,64 @@ async def test_one_made_ahead_is_not_given_to_who_wants_other_limits(need: Need)
             limit = await guest.exec(["cat", "/sys/fs/cgroup/memory/memory.limit_in_bytes"])
             assert int(limit.text) == 300 << 20
         await provider.destroy(seen.ref)
+
+
+async def test_a_way_to_a_port_ends_with_the_process_that_made_it(runsc: str) -> None:
+    relays = "grep -l 'class [R]elay' /proc/[0-9]*/cmdline 2>/dev/null | wc -l"
+    async with _sandbox() as (provider, ref), Guest(await provider.guest(ref)) as guest:
+        serve = ["python3", "-m", "http.server", "8000", "--bind", "127.0.0.1"]
+        await guest.runs.start("server", serve)
+        async with open_local(runtime="runsc") as other:
+            endpoint = await other.endpoint(ref, 8000)
+            assert await _answers(endpoint.url)
+            assert endpoint.url == (await other.endpoint(ref, 8000)).url
+            assert (await guest.exec(["sh", "-c", relays])).text.strip() == "1"
+        for _ in range(100):
+            if (await guest.exec(["sh", "-c", relays])).text.strip() == "0":
+                break
+            await asyncio.sleep(0.1)
+        else:
+            pytest.fail("the relay is still there")
+        assert not await _answers(endpoint.url, tries=1)
+
+
+@pytest.mark.slow
+@pytest.mark.proves("L7", "L11")
+async def test_dying_after_any_step_leaves_nothing_half_made(
+    runsc: str, installation: Installation
+) -> None:
+    base = await base_root()
+    async with installation.opened() as provider:
+        source = TemplateSource(SourceKind.DIRECTORY, str(base))
+        provider.templates.add(Template("base", source, user="user"))
+        await provider.prepare("base")
+    clean = look(installation.data_dir)
+    env = {**os.environ, "PADDOCK_TEST_TEMPLATE": "base", "PADDOCK_TEST_RUNTIME": "runsc"}
+    for step in range(100):
+        order = (str(installation.data_dir), "create", str(step))
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.adapters.providers.local.faulty", *order),
+            cwd=REPOSITORY,
+            env=env,
+        )
+        killed = await process.wait() == -signal.SIGKILL
+        async with installation.opened() as provider:
+            async for seen in provider.find({}):
+                async with Guest(await provider.guest(seen.ref)) as guest:
+                    assert (await guest.exec(["true"])).exit_code == 0
+                await provider.destroy(seen.ref)
+        assert look(installation.data_dir) == clean, step
+        if not killed:
+            break
+    assert step >= 8
+
+
+async def _answers(url: str, tries: int = 100) -> bool:
+    async with aiohttp.ClientSession() as session:
+        for _ in range(tries):
+            try:
+                async with session.get(url) as answer:
+                    return answer.status == 200
+            except aiohttp.ClientError:
+                await asyncio.sleep(0.1)
+    return False

@@ -14,7 +14,7 @@ from paddock.adapters.providers.docker.container import GUEST_STATE, MainProcess
 from paddock.adapters.providers.docker.engine import Engine
 from paddock.adapters.providers.docker.place import Place
 from paddock.adapters.providers.docker.records import Container
-from paddock.adapters.providers.docker.tunnel import RELAY_ARGV, Tunnel
+from paddock.adapters.providers.tunnel import RELAY_ARGV, Tunnel
 from paddock.domain.guest import GuestAddress
 from paddock.guest import pack
 from paddock.guest_client import Guest

@@ -8,7 +8,7 @@ import shutil
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from paddock.adapters.providers.finishing import uncancelled
@@ -19,6 +19,7 @@ from paddock.adapters.providers.host.processes import Process
 from paddock.adapters.providers.local import bundle, host_layer, packed, runtime
 from paddock.adapters.providers.local.layout import Layout
 from paddock.adapters.providers.local.records import Machine, SandboxRecord, boot_id
+from paddock.adapters.providers.local.tunnels import Tunnels
 from paddock.domain.errors import Broken, Unavailable
 from paddock.domain.guest import GuestAddress
 
@@ -38,12 +39,19 @@ class Machines:
     """The static first process, as a path on the host."""
     host_layer: Path
     on_step: Callable[[str], None]
+    tunnels: Tunnels = field(default_factory=Tunnels)
 
     def cgroup(self, ref: str) -> Cgroup:
         return Cgroup(self.hierarchies, self.layout.cgroup(ref))
 
     def address(self, record: SandboxRecord) -> GuestAddress:
         return GuestAddress(socket=str(self.layout.socket(record.ref)), token=record.token)
+
+    async def url(self, record: SandboxRecord, port: int) -> str:
+        """Where a port can be reached of a sandbox whose network nobody can enter."""
+        engine = runtime.choose(record.runtime)
+        execute = engine.exec_argv(self.layout.runtime_state, record.ref)
+        return await self.tunnels.url(record.ref, execute, port)
 
     async def boot(self, record: SandboxRecord) -> Machine:
         """A running machine on the sandbox's volume. On failure the caller ends what is there."""
@@ -154,13 +162,14 @@ class Machines:
 
     async def sweep(self, ref: str) -> None:
         """Remove what a machine leaves on the host, known or not."""
+        await self.tunnels.forget(ref)
         cgroup = self.cgroup(ref)
         if cgroup.exists():
             await asyncio.to_thread(cgroup.kill)
             self.on_step("end.empty")
             await asyncio.to_thread(cgroup.remove)
         self.on_step("end.cgroup")
-        shutil.rmtree(self.layout.runtime_state / ref, ignore_errors=True)
+        runtime.forget(self.layout.runtime_state, ref)
         shutil.rmtree(self.layout.bundle(ref), ignore_errors=True)
         self.layout.socket(ref).unlink(missing_ok=True)
 

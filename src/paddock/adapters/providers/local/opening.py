@@ -150,6 +150,7 @@ class Parts:
         )
 
     async def aclose(self) -> None:
+        await self.life.machines.tunnels.aclose()
         await self.launch.aclose()
         with coming_or_going(self.life.layout.run):
             self.owner.close()

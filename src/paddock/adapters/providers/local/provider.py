@@ -47,10 +47,11 @@ GVISOR = Capabilities(
     snapshot=True,
     fork=True,
     any_image=True,
+    late_ports=True,
     metrics=True,
     disk_limit=True,
 )
-"""With runsc: its network is its own, and nothing of the host's can be placed into it."""
+"""With runsc: its network is its own, and only what a relay inside carries comes out of it."""
 
 
 def _silent(_text: str, _fraction: float | None) -> None:
@@ -345,15 +346,16 @@ class LocalProvider:
         record = self._life.records.read(ref.id)
         if record is None or record.machine is None:
             raise not_found(ref.id)
-        self._check_network(record.runtime)
+        if record.runtime == "runsc":
+            return Endpoint(port=port, url=await self._life.machines.url(record, port))
         init = record.machine.init
         return Endpoint(port=port, netns_pid=init.pid, netns_started=init.started)
 
     def _check_network(self, engine: str) -> None:
         if engine == "runsc":
             raise Unsupported(
-                "a gVisor sandbox has a network of its own that the host cannot reach into",
-                remediation="use the runtime crun where ports or an open network are needed",
+                "a gVisor sandbox has a network of its own that no cable of the host leads to",
+                remediation="use the runtime crun where an open network is needed",
             )
 
     async def set_egress(self, ref: Ref, policy: EgressPolicy) -> None:

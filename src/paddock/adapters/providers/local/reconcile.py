@@ -12,6 +12,7 @@ from pathlib import Path
 
 from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.host.owner import coming_or_going
+from paddock.adapters.providers.local import runtime
 from paddock.adapters.providers.local.life import Life
 from paddock.adapters.providers.local.records import SandboxRecord, SnapshotRecord
 from paddock.domain.errors import PaddockError
@@ -90,7 +91,7 @@ async def _sweep_machines(life: Life) -> None:
     traces: set[str] = set()
     for root in life.machines.hierarchies.roots():
         traces |= _names(root / life.layout.cgroup_root, directories_only=True)
-    traces |= _names(life.layout.run / "bundles") | _names(life.layout.runtime_state)
+    traces |= _names(life.layout.run / "bundles") | runtime.refs_in(life.layout.runtime_state)
     traces |= {name.removesuffix(".sock") for name in _names(life.layout.run / "guests")}
     for ref in traces - set(life.records.refs()):
         _log.warning("orphan machine removed ref=%s", ref)

@@ -10,6 +10,7 @@ from pathlib import Path
 from paddock.domain.errors import InvalidRequest, Unavailable
 
 PREFERENCE = ("crun", "runc", "runsc")
+_RUNSC_FILES = ("state", "lock")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,10 @@ class Runtime:
             *("run", "--detach", "--bundle", str(bundle), "--pid-file", str(bundle / "pid"), ref),
         ]
 
+    def exec_argv(self, state: Path, ref: str) -> list[str]:
+        """To run a program in a sandbox as its root; the program follows."""
+        return [self.program, "--root", str(state), *self._options(), "exec", ref]
+
     def delete_argv(self, state: Path, ref: str) -> list[str]:
         return [self.program, "--root", str(state), *self._options(), "delete", "--force", ref]
 
@@ -43,6 +48,19 @@ class Runtime:
             case "runsc":
                 return _runsc_options(self.program)
         return ()
+
+
+def refs_in(state: Path) -> set[str]:
+    """The sandboxes that a runtime has something of: a directory, or runsc's files for each."""
+    names = {path.name for path in state.iterdir()} if state.is_dir() else set()
+    return {name.removeprefix("runsc-").partition("_")[0].partition(".")[0] for name in names}
+
+
+def forget(state: Path, ref: str) -> None:
+    """What a runtime that was not asked to delete a sandbox has left of it."""
+    shutil.rmtree(state / ref, ignore_errors=True)
+    for name in (f"runsc-{ref}.sock", *(f"{ref}_sandbox:{ref}.{kind}" for kind in _RUNSC_FILES)):
+        (state / name).unlink(missing_ok=True)
 
 
 @cache

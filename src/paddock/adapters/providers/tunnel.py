@@ -1,4 +1,4 @@
-"""The way to a sandbox whose engine is elsewhere: connections carried over one attached program.
+"""The way to a sandbox that the host cannot enter: connections carried over one attached program.
 
 Nothing is published and nothing listens on a network there. `relay` is the other end, and says how
 the frames work. What comes from there is hostile input: lengths are bounded, numbers are looked up.
@@ -10,13 +10,28 @@ import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Protocol
 
-from paddock.adapters.providers.docker import relay
-from paddock.adapters.providers.docker.attach import Attached
-from paddock.adapters.providers.docker.relay import CHUNK, CLOSE, CREDIT, DATA, END, HEADER, OPEN
+from paddock.adapters.providers import relay
+from paddock.adapters.providers.relay import CHUNK, CLOSE, CREDIT, DATA, END, HEADER, OPEN
 from paddock.domain.errors import Broken, PaddockError, Unavailable
 
 RELAY_ARGV = ("python3", "-I", "-S", "-c", inspect.getsource(relay))
+
+
+class Attached(Protocol):
+    """The relay in the sandbox: its standard streams, however they are carried."""
+
+    async def read(self) -> bytes:
+        """Some of its stdout; empty at the end."""
+        ...
+
+    async def write(self, data: bytes) -> None: ...
+
+    def abort(self) -> None:
+        """Nothing more is read or written; the relay ends."""
+        ...
+
 
 Start = Callable[[], Awaitable[Attached]]
 _Reader = asyncio.StreamReader
