@@ -3,7 +3,8 @@
 #
 #   python   uv and the Python packages of uv.lock, in .venv
 #   run      the same, and the system packages that local sandboxes need
-#   test     the same, and what the tests need on top (the Docker engine, mainly)
+#   test     the same, and what the tests need on top (the Docker engine and PostgreSQL, mainly;
+#            tests start their own, so neither has to run as a service)
 #
 # Every need is looked at first, by command or by file. What is missing is listed before it is
 # installed. When nothing is missing this takes a few milliseconds and says nothing.
@@ -44,6 +45,7 @@ command docker         docker-cli|docker.io
 command containerd     containerd
 command mkfs.xfs       xfsprogs
 command curl           curl
+any /usr/lib/postgresql/*/bin/postgres postgresql
 '
 
 say() {
@@ -54,6 +56,12 @@ is_there() {
     case $1 in
         command) command -v "$2" >/dev/null 2>&1 ;;
         file) [ -e "$2" ] ;;
+        any)
+            for found in $2; do
+                [ -e "$found" ] && return 0
+            done
+            return 1
+            ;;
         library)
             for found in /usr/lib/"$2" /usr/lib64/"$2" /usr/lib/*/"$2" /lib/*/"$2"; do
                 [ -e "$found" ] && return 0

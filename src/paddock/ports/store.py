@@ -1,9 +1,13 @@
 """Where the control plane keeps what it knows.
 
-A transaction is a function: `await store.write(work)` calls `work(transaction)` once, commits what
-it did, and gives back what it returned; when it raises, nothing was done. Nothing can be awaited
+A transaction is a function: `await store.write(work)` calls `work(transaction)`, commits what it
+did, and gives back what it returned; when it raises, nothing was done. Nothing can be awaited
 inside, so that no lock is ever held while a provider thinks. What one transaction wrote, every
 later one sees, in every process.
+
+Of all transactions that write, in all processes, one runs at a time: what a work has read is still
+so when it writes. A work is called again from the start when the database asks for that, so it
+does nothing but use its transaction. It may run in another thread.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +44,7 @@ class SandboxFilter:
 
 
 class Teams(Protocol):
-    """Teams."""
+    """Teams, newest first."""
 
     def add(self, team: Team) -> None:
         """Conflict when the name is taken."""
@@ -54,7 +58,7 @@ class Teams(Protocol):
 
 
 class Tokens(Protocol):
-    """The ways in."""
+    """The ways in, newest first."""
 
     def add(self, token: Token) -> None: ...
 
@@ -62,7 +66,12 @@ class Tokens(Protocol):
 
     def list(self, team_id: str, page: Page) -> Sequence[Token]: ...
 
-    def replace(self, token: Token) -> None: ...
+    def replace(self, token: Token) -> None:
+        """Whatever the copy says, a revocation stays and `used_at` never goes backwards.
+
+        NotFound when there is no such token.
+        """
+        ...
 
 
 class Sandboxes(Protocol):
@@ -73,13 +82,17 @@ class Sandboxes(Protocol):
         ...
 
     def get(self, team_id: str, name_or_id: str) -> SandboxRecord | None:
-        """By id in any state; by name when it is not deleted."""
+        """By id in any state; by name when it is not deleted. Of ANY_TEAM only by id."""
         ...
 
     def list(self, team_id: str, wanted: SandboxFilter, page: Page) -> Sequence[SandboxRecord]: ...
 
     def replace(self, sandbox: SandboxRecord) -> SandboxRecord:
-        """The new version, as stored. Conflict when it was changed since it was read."""
+        """The new version, as stored; what `touch` has seen since it was read is kept.
+
+        Conflict when it was changed since it was read, or when its name is taken. NotFound when it
+        is not there.
+        """
         ...
 
     def touch(self, active: Mapping[str, float]) -> None:
@@ -102,11 +115,15 @@ class Snapshots(Protocol):
 
     def list(self, team_id: str, sandbox_id: str, page: Page) -> Sequence[SnapshotRecord]: ...
 
-    def replace(self, snapshot: SnapshotRecord) -> None: ...
+    def replace(self, snapshot: SnapshotRecord) -> None:
+        """NotFound when it is not there, Conflict when its name is taken."""
+        ...
 
     def remove(self, snapshot_id: str) -> None: ...
 
-    def expired(self, now: float, limit: int) -> Sequence[SnapshotRecord]: ...
+    def expired(self, now: float, limit: int) -> Sequence[SnapshotRecord]:
+        """Those whose time is up, the longest expired first."""
+        ...
 
 
 class Events(Protocol):
@@ -132,7 +149,12 @@ class Events(Protocol):
         """The oldest that is still kept; 0 when there is none."""
         ...
 
-    def prune(self, before: float, limit: int) -> int: ...
+    def prune(self, before: float, limit: int) -> int:
+        """Forget the oldest, as far as they are all from before; how many there were.
+
+        What is kept has no gaps, and numbers are never given again.
+        """
+        ...
 
 
 class Audit(Protocol):
@@ -155,6 +177,10 @@ class Keys(Protocol):
 
         Conflict when the key was used for another request.
         """
+        ...
+
+    def release(self, team_id: str, object_id: str) -> None:
+        """What the key stood for was never made: the same request may be tried again."""
         ...
 
     def prune(self, before: float, limit: int) -> int: ...
@@ -205,9 +231,17 @@ class Store(Protocol):
         """Whether other processes may write to it too, so that news must be asked for."""
         ...
 
-    async def write(self, work: Callable[[Transaction], T]) -> T: ...
+    async def write(self, work: Callable[[Transaction], T]) -> T:
+        """Unavailable when the database is lost, locked, full or behind, and nothing was done;
+        only when the connection is lost during the commit itself, it may have been done after all.
 
-    async def read(self, work: Callable[[Transaction], T]) -> T: ...
+        Who is cancelled while waiting does not know either; the work was done whole or not at all.
+        """
+        ...
+
+    async def read(self, work: Callable[[Transaction], T]) -> T:
+        """Everything the work reads is of one moment; it cannot write."""
+        ...
 
     def on_events(self, hear: Callable[[Sequence[Event]], None]) -> None:
         """Call `hear` with the events of every transaction of this process, once committed, in

@@ -1,0 +1,54 @@
+"""The audit chain in the database."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from sqlalchemy import Connection, insert, select
+
+from paddock.adapters.store.columns import encode
+from paddock.adapters.store.records import restored
+from paddock.adapters.store.schema import audit as table
+from paddock.domain.audit import GENESIS, AuditEntry, chained
+from paddock.ports.store import ANY_TEAM
+
+
+class SqlAudit:
+    """The port's `Audit`.
+
+    Whoever writes holds the one lock for writing until the commit, so nobody else can join the
+    chain at the same place.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def append(self, entries: Sequence[AuditEntry]) -> Sequence[AuditEntry]:
+        if not entries:
+            return []
+        seq, previous = self.head()
+        linked = []
+        for entry in entries:
+            seq += 1
+            # The hash is of what will be read back: `{1: "a"}` comes back as `{"1": "a"}`.
+            as_stored = replace(entry, at=float(entry.at), detail=json.loads(encode(entry.detail)))
+            linked.append(chained(as_stored, seq, previous))
+            previous = linked[-1].hash
+        self._connection.execute(insert(table), [asdict(entry) for entry in linked])
+        return linked
+
+    def after(self, seq: int, limit: int, *, team_id: str = ANY_TEAM) -> Sequence[AuditEntry]:
+        query = select(table).where(table.c.seq > seq).order_by(table.c.seq).limit(limit)
+        if team_id:
+            query = query.where(table.c.team_id == team_id)
+        return [from_row(row) for row in self._connection.execute(query).mappings()]
+
+    def head(self) -> tuple[int, str]:
+        query = select(table.c.seq, table.c.hash).order_by(table.c.seq.desc()).limit(1)
+        found = self._connection.execute(query).first()
+        return (0, GENESIS) if found is None else (found.seq, found.hash)
+
+
+def from_row(row: Mapping[Any, Any]) -> AuditEntry:
+    return restored(row, AuditEntry)

@@ -1,0 +1,106 @@
+"""The log of events in the database."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import takewhile
+from typing import Any
+
+from sqlalchemy import Connection, Integer, Select, bindparam, delete, func, insert, select, update
+
+from paddock.adapters.store.records import restored
+from paddock.adapters.store.schema import counter
+from paddock.adapters.store.schema import event as table
+from paddock.domain.event import Event, EventKind
+from paddock.ports.store import ANY_TEAM
+
+_COUNTER = counter.c.name == "event"
+# Made once: building a statement takes longer than SQLite needs to execute it.
+_LAST = select(counter.c.last).where(_COUNTER)
+_TAKE = (
+    update(counter)
+    .where(_COUNTER)
+    .values(last=counter.c.last + bindparam("count", type_=Integer))
+    .returning(counter.c.last)
+)
+_INSERT = insert(table)
+
+
+class SqlEvents:
+    """The port's `Events`.
+
+    Whoever writes holds the one lock for writing until the commit, so numbers become visible in
+    the order in which they were given.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.appended: list[Event] = []
+
+    def append(self, events: Sequence[Event]) -> Sequence[Event]:
+        if not events:
+            return []
+        last = self._connection.execute(_TAKE, {"count": len(events)}).scalar_one()
+        first = last - len(events) + 1
+        numbered = [replace(event, seq=seq) for seq, event in enumerate(events, start=first)]
+        self._connection.execute(_INSERT, [to_row(event) for event in numbered])
+        self.appended += numbered
+        return numbered
+
+    def after(
+        self,
+        seq: int,
+        limit: int,
+        *,
+        team_id: str = ANY_TEAM,
+        subject: str = "",
+        kinds: frozenset[EventKind] = frozenset(),
+    ) -> Sequence[Event]:
+        query = following(seq, limit, team_id, subject)
+        if kinds:
+            query = query.where(table.c.kind.in_(sorted(kinds)))
+        return [from_row(row) for row in self._connection.execute(query).mappings()]
+
+    def last_seq(self) -> int:
+        last: int = self._connection.execute(_LAST).scalar_one()
+        return last
+
+    def first_seq(self) -> int:
+        return self._connection.execute(select(func.min(table.c.seq))).scalar() or 0
+
+    def prune(self, before: float, limit: int) -> int:
+        oldest = self._connection.execute(
+            select(table.c.seq, table.c.at).order_by(table.c.seq).limit(limit)
+        )
+        # From the beginning only: a gap further on could not be told from `first_seq`.
+        old = [row.seq for row in takewhile(lambda row: row.at < before, oldest)]
+        if not old:
+            return 0
+        return self._connection.execute(delete(table).where(table.c.seq <= old[-1])).rowcount
+
+
+def following(seq: int, limit: int, team_id: str, subject: str) -> Select[Any]:
+    query = select(table).where(table.c.seq > seq).order_by(table.c.seq).limit(limit)
+    if subject:
+        query = query.where(table.c.subject == subject)
+    if team_id:
+        # A subject has few events and a team many: concatenated, so that with a subject its
+        # index is the one that is taken.
+        owner = table.c.team_id.concat("") if subject else table.c.team_id
+        query = query.where(owner == team_id)
+    return query
+
+
+def to_row(event: Event) -> dict[str, Any]:
+    return {
+        "seq": event.seq,
+        "team_id": event.team_id,
+        "kind": event.kind,
+        "subject": event.subject,
+        "at": event.at,
+        "actor": event.actor,
+        "data": event.data,
+    }
+
+
+def from_row(row: Mapping[Any, Any]) -> Event:
+    return restored(row, Event)

@@ -1,0 +1,202 @@
+"""The tables. A change here needs a revision in `migrations/versions`; a test compares the two."""
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    UniqueConstraint,
+    text,
+)
+
+from paddock.adapters.store.columns import Json, Line, Serial
+
+REVISION = "0001"
+"""What a database must have had applied last to be used by this code."""
+VERSION_TABLE = "paddock_revision"
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+# Written out in queries too: a database uses a partial index only where it can read the condition.
+NOT_DELETED = text("state <> 'deleted'")
+# Not as an equality, for which SQLite would rather take the index of all states, and sort.
+IS_DELETED = text("NOT state <> 'deleted'")
+EXPIRES = text("expires_at IS NOT NULL")
+
+team = Table(
+    "team",
+    metadata,
+    Column("id", Line, primary_key=True),
+    Column("name", Line, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("operator", Boolean, nullable=False),
+    UniqueConstraint("name"),
+)
+
+token = Table(
+    "token",
+    metadata,
+    Column("id", Line, primary_key=True),
+    Column("team_id", Line, ForeignKey("team.id"), nullable=False),
+    Column("name", Line, nullable=False),
+    Column("role", Line, nullable=False),
+    Column("digest", Line, nullable=False),
+    Column("scopes", Json, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double),
+    Column("revoked_at", Double),
+    Column("used_at", Double),
+    Index(None, "team_id", "id"),
+)
+
+sandbox = Table(
+    "sandbox",
+    metadata,
+    Column("id", Line, primary_key=True),
+    Column("team_id", Line, ForeignKey("team.id"), nullable=False),
+    Column("name", Line, nullable=False),
+    Column("state", Line, nullable=False),
+    Column("provider", Line, nullable=False),
+    Column("ref", Line, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("changed_at", Double, nullable=False),
+    Column("active_at", Double, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("labels", Json, nullable=False),
+    Column("body", Json, nullable=False),
+    Index(None, "team_id", "state", "id"),
+    Index(None, "state", "id"),
+)
+Index(
+    "uq_sandbox_team_id_name",
+    sandbox.c.team_id,
+    sandbox.c.name,
+    unique=True,
+    sqlite_where=NOT_DELETED,
+    postgresql_where=NOT_DELETED,
+)
+Index(
+    "ix_sandbox_live",
+    sandbox.c.team_id,
+    sandbox.c.id,
+    sqlite_where=NOT_DELETED,
+    postgresql_where=NOT_DELETED,
+)
+Index(
+    "ix_sandbox_all_live",
+    sandbox.c.id,
+    sqlite_where=NOT_DELETED,
+    postgresql_where=NOT_DELETED,
+)
+Index(
+    "ix_sandbox_purge",
+    sandbox.c.changed_at,
+    sqlite_where=IS_DELETED,
+    postgresql_where=IS_DELETED,
+)
+
+sandbox_label = Table(
+    "sandbox_label",
+    metadata,
+    Column(
+        "sandbox_id",
+        Line,
+        ForeignKey("sandbox.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("name", Line, primary_key=True),
+    Column("value", Line, nullable=False),
+    Column("team_id", Line, nullable=False),
+    Index(None, "name", "value", "team_id", "sandbox_id"),
+)
+
+snapshot = Table(
+    "snapshot",
+    metadata,
+    Column("id", Line, primary_key=True),
+    Column("team_id", Line, ForeignKey("team.id"), nullable=False),
+    Column("name", Line, nullable=False),
+    Column("provider", Line, nullable=False),
+    Column("ref", Line, nullable=False),
+    Column("sandbox_id", Line, nullable=False),
+    Column("automatic", Boolean, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double),
+    Column("body", Json, nullable=False),
+    UniqueConstraint("team_id", "name"),
+    Index(None, "team_id", "id"),
+    Index(None, "sandbox_id", "id"),
+)
+Index(
+    "ix_snapshot_expires_at",
+    snapshot.c.expires_at,
+    sqlite_where=EXPIRES,
+    postgresql_where=EXPIRES,
+)
+
+event = Table(
+    "event",
+    metadata,
+    Column("seq", Serial, primary_key=True, autoincrement=False),
+    Column("team_id", Line, nullable=False),
+    Column("kind", Line, nullable=False),
+    Column("subject", Line, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("actor", Line, nullable=False),
+    Column("data", Json, nullable=False),
+    Index(None, "team_id", "seq"),
+    Index(None, "subject", "seq"),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("seq", Serial, primary_key=True, autoincrement=False),
+    Column("team_id", Line, nullable=False),
+    Column("actor", Line, nullable=False),
+    Column("action", Line, nullable=False),
+    Column("subject", Line, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("detail", Json, nullable=False),
+    Column("previous", Line, nullable=False),
+    Column("hash", Line, nullable=False),
+    Index(None, "team_id", "seq"),
+)
+
+idempotency_key = Table(
+    "idempotency_key",
+    metadata,
+    Column("team_id", Line, primary_key=True),
+    Column("key", Line, primary_key=True),
+    Column("fingerprint", Line, nullable=False),
+    Column("object_id", Line, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Index(None, "team_id", "object_id"),
+    Index(None, "created_at"),
+)
+
+value = Table(
+    "value",
+    metadata,
+    Column("name", Line, primary_key=True),
+    Column("value", Json, nullable=False),
+)
+
+counter = Table(
+    "counter",
+    metadata,
+    Column("name", Line, primary_key=True),
+    Column("last", Serial, nullable=False),
+)
+"""Numbers that were given; unlike a sequence's, they come back when the transaction fails."""

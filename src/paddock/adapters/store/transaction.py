@@ -1,0 +1,50 @@
+"""Everything that can be done with one connection, in one transaction."""
+
+from functools import cached_property
+
+from sqlalchemy import Connection
+
+from paddock.adapters.store.audit import SqlAudit
+from paddock.adapters.store.events import SqlEvents
+from paddock.adapters.store.keys import SqlKeys
+from paddock.adapters.store.sandboxes import SqlSandboxes
+from paddock.adapters.store.snapshots import SqlSnapshots
+from paddock.adapters.store.teams import SqlTeams
+from paddock.adapters.store.tokens import SqlTokens
+from paddock.adapters.store.values import SqlValues
+
+
+class SqlTransaction:
+    """The port's `Transaction`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.events = SqlEvents(connection)
+
+    @cached_property
+    def teams(self) -> SqlTeams:
+        return SqlTeams(self._connection)
+
+    @cached_property
+    def tokens(self) -> SqlTokens:
+        return SqlTokens(self._connection)
+
+    @cached_property
+    def sandboxes(self) -> SqlSandboxes:
+        return SqlSandboxes(self._connection)
+
+    @cached_property
+    def snapshots(self) -> SqlSnapshots:
+        return SqlSnapshots(self._connection)
+
+    @cached_property
+    def audit(self) -> SqlAudit:
+        return SqlAudit(self._connection)
+
+    @cached_property
+    def keys(self) -> SqlKeys:
+        return SqlKeys(self._connection)
+
+    @cached_property
+    def values(self) -> SqlValues:
+        return SqlValues(self._connection)
