@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.interfaces.preview.bodies import Chunked, Sized
@@ -24,6 +24,7 @@ def split(data: bytes, cuts: list[int]) -> list[bytes]:
     return [data[a:b] for a, b in pairwise(places)]
 
 
+@settings(deadline=None)
 @given(payloads, extensions, trailers, st.lists(st.integers(0, 5000), max_size=12), st.binary())
 def test_a_chunked_body_ends_at_its_last_byte(pieces, extension, trailer, cuts, after):
     wire = framed(pieces, extension, trailer)
@@ -39,6 +40,7 @@ def test_a_chunked_body_ends_at_its_last_byte(pieces, extension, trailer, cuts, 
     assert payload == b"".join(pieces)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 500), st.lists(st.integers(0, 5000), max_size=5))
 def test_a_sized_body_ends_at_its_last_byte(length, cuts):
     body, position = Sized(length), 0
@@ -87,6 +89,7 @@ def test_what_could_be_read_in_two_ways_is_refused(wire):
         assert body.take(wire) == len(wire) and body.done
 
 
+@settings(deadline=None)
 @given(st.sampled_from(BAD), st.lists(st.integers(0, 5000), max_size=8))
 def test_it_is_refused_in_pieces_too(wire, cuts):
     body = Chunked()
@@ -97,6 +100,7 @@ def test_it_is_refused_in_pieces_too(wire, cuts):
         body.take(b"")
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_httptools_and_the_scanner_never_disagree(wire):
     body = Chunked()

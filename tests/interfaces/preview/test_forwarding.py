@@ -1,7 +1,7 @@
 """What an upstream is told about the way a request has come."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.domain.errors import InvalidRequest
@@ -108,6 +108,7 @@ def test_nonsense_of_a_trusted_proxy_changes_nothing():
     assert (origin.scheme, origin.authority) == ("http", "a.test")
 
 
+@settings(deadline=None)
 @given(st.dictionaries(
     st.sampled_from([b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host",
                      b"x-forwarded-port", b"forwarded"]),

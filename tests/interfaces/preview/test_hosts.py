@@ -1,7 +1,7 @@
 """Host names of previews say which port of which sandbox."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.domain.errors import InvalidRequest
@@ -14,6 +14,7 @@ ids = st.floats(0, 2**40).map(lambda _: new_id("sbx"))
 domains = st.from_regex(r"[a-z]([a-z0-9-]{0,8}[a-z0-9])?(\.[a-z]{2,6}){0,2}", fullmatch=True)
 
 
+@settings(deadline=None)
 @given(ports, names | ids, domains, st.randoms())
 def test_a_host_leads_back_to_its_port_and_sandbox_in_any_case(port, sandbox, domain, random):
     host = preview_host(port, sandbox, domain)
@@ -22,6 +23,7 @@ def test_a_host_leads_back_to_its_port_and_sandbox_in_any_case(port, sandbox, do
         assert parse_preview_host(spelling, domain) == PreviewHost(port, sandbox)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=80))
 def test_any_text_is_a_preview_s_host_or_none(text):
     found = parse_preview_host(text)

@@ -1,6 +1,7 @@
 """Sizes, deadlines and numbers of connections have limits, and each says which it was."""
 
 import asyncio
+import contextlib
 import time
 
 import pytest
@@ -202,6 +203,18 @@ async def test_an_owner_that_fails_gives_500_and_the_front_goes_on(serve):
             got = await client.answer()
             assert got.status == status
             assert b"on purpose" not in got.body
+
+
+async def test_an_activity_that_cannot_begin_gives_500(serve):
+    @contextlib.contextmanager
+    def activity():
+        raise RuntimeError("on purpose")
+        yield
+
+    async with answering(OK) as upstream:
+        front = serve(to_port(upstream.port, activity=activity))
+        assert (await fetch(front.port, get())).status == 500
+    assert upstream.connections == 0
 
 
 async def test_a_slow_reader_is_dropped_in_the_end(serve):

@@ -290,6 +290,18 @@ async def test_the_owner_can_change_headers_but_not_the_framing(serve):
     assert got.get("server") is None
 
 
+async def test_the_owner_s_word_about_the_way_counts_more_than_the_front_s(serve):
+    edits = Edits(put=((b"X-Forwarded-Host", b"else.test"),), remove=frozenset({b"forwarded"}))
+    async with answering(OK) as upstream:
+        front = serve(to_port(upstream.port, request=edits))
+        await fetch(front.port, get())
+    head = upstream.requests[0].lower()
+    assert head.count(b"x-forwarded-host:") == 1
+    assert b"x-forwarded-host: else.test\r\n" in head
+    assert b"\r\nforwarded:" not in head
+    assert b"x-forwarded-for: 127.0.0.1\r\n" in head
+
+
 def test_edits_cannot_smuggle_a_line():
     with pytest.raises(ValueError, match="no header"):
         Edits(put=((b"X", b"a\r\nY: b"),))

@@ -45,6 +45,7 @@ SMUGGLED = {
     "odd chunked": LINE + b"Transfer-Encoding: xchunked\r\n\r\n",
     "chunked with parameter": LINE + b"Transfer-Encoding: chunked;a=b\r\n\r\n",
     "chunked with tab": LINE + b"Transfer-Encoding: \x0bchunked\r\n\r\n",
+    "chunks from an old client": b"POST / HTTP/1.0\r\n" + H + b"Transfer-Encoding: chunked\r\n\r\n",
     "bare LF": b"GET / HTTP/1.1\n" + H + b"\r\n",
     "bare LF between headers": b"GET / HTTP/1.1\r\nX: y\n" + H + b"\r\n",
     "bare LF everywhere": get().replace(b"\r\n", b"\n"),

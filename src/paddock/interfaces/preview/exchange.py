@@ -133,8 +133,9 @@ class Exchange:
             return False
         self.where = answer
         if answer.activity is not None:
-            self._activity = answer.activity()
-            self._activity.__enter__()
+            activity = answer.activity()
+            activity.__enter__()
+            self._activity = activity
         idle = self._hub.pool.take(answer.key)
         if idle is None:
             return True

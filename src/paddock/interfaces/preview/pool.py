@@ -12,6 +12,11 @@ class Idle(Protocol):
     key: Hashable
     idle_until: float
 
+    @property
+    def is_usable(self) -> bool:
+        """The other side has not begun to close it."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -28,10 +33,12 @@ class Pool:
 
     def take(self, key: Hashable) -> Idle | None:
         waiting = self._idle.get(key)
-        if not waiting:
-            return None
-        self._count -= 1
-        return waiting.pop()
+        while waiting:
+            self._count -= 1
+            connection = waiting.pop()
+            if connection.is_usable:
+                return connection
+        return None
 
     def put(self, connection: Idle) -> bool:
         """False when there is no room; the caller closes it then."""

@@ -80,9 +80,18 @@ class Request:
             head.method.encode(),
             head.target,
             lines,
-            self.origin.block,
+            self._forwarded(edits),
             edits.block,
             b"Connection: Upgrade\r\nUpgrade: %b\r\n" % self.upgrade if self.upgrade else b"",
+        )
+
+    def _forwarded(self, edits: Edits) -> bytes:
+        block = self.origin.block
+        if edits.names.isdisjoint(FORWARDED):
+            return block
+        lines = block.splitlines(keepends=True)
+        return b"".join(
+            [line for line in lines if line.partition(b":")[0].lower() not in edits.names]
         )
 
 
@@ -93,7 +102,7 @@ def read_request(raw: bytes, config: FrontConfig, find_origin: FindOrigin) -> Re
     if len(reader.headers) > config.max_headers:
         raise Refusal(431, "head_too_large", f"there are more than {config.max_headers} headers")
     noted = reader.noted
-    length = _length(noted)
+    length = _length(noted, minor)
     host = _host(noted)
     try:
         origin = find_origin(host, noted)
@@ -168,9 +177,11 @@ def _fed(raw: bytes) -> _Reader:
     return reader
 
 
-def _length(noted: dict[bytes, bytes]) -> int | None:
+def _length(noted: dict[bytes, bytes], minor: bytes) -> int | None:
     """httptools has refused both at once, repeated ones, and what is no number."""
     if b"transfer-encoding" in noted:
+        if minor == b"0":
+            raise malformed("HTTP/1.0 has no transfer encodings")
         if noted[b"transfer-encoding"].strip().lower() != b"chunked":
             raise malformed("of all transfer encodings only chunked is understood")
         return None

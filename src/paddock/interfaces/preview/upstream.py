@@ -36,6 +36,10 @@ class UpstreamConnection(asyncio.Protocol):
         self._idle_s = hub.config.upstream_idle_s
         self._is_held = False
 
+    @property
+    def is_usable(self) -> bool:
+        return not self.transport.is_closing()
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self._hub.upstreams.add(self.transport)
