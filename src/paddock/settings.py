@@ -13,13 +13,17 @@ import msgspec
 
 from paddock.adapters.providers.docker.config import DockerConfig
 from paddock.adapters.providers.local.config import LocalConfig
+from paddock.adapters.store.config import StoreConfig
 from paddock.domain.errors import InvalidRequest
 
 T = TypeVar("T")
 
 PREFIX = "PADDOCK_"
-NOT_SETTINGS = frozenset({"PADDOCK_CONFIG", "PADDOCK_SUDO", "PADDOCK_SANDBOX_ID"})
-"""Variables that mean something else: the file to read, what `make` may do, where a command is."""
+NOT_SETTINGS = frozenset(
+    {"PADDOCK_CONFIG", "PADDOCK_SUDO", "PADDOCK_SANDBOX_ID", "PADDOCK_URL", "PADDOCK_TOKEN"}
+)
+"""Variables that mean something else: the file to read, what `make` may do, where a command is,
+which server a client means and what lets it in."""
 NOT_SETTINGS_PREFIX = "PADDOCK_TEST_"
 PLACES = (Path("paddock.toml"), Path("/etc/paddock/paddock.toml"))
 
@@ -32,6 +36,31 @@ class LogConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """Settings under `[server]`."""
+
+    host: str = "127.0.0.1"
+    port: int = 7070
+    data_dir: Path = Path("/var/lib/paddock")
+    """Database, admin token, keys. `paddock up --data-dir` sets this and the local provider's."""
+    database: str = ""
+    """A postgresql:// URL; empty keeps everything in SQLite in the data directory."""
+    providers: tuple[str, ...] = ()
+    """Providers to open beside the one in use."""
+    preview_domain: str = "preview.localhost"
+    """Previews are at {port}-{sandbox}.{preview_domain}, on the same port as the API."""
+    public_url: str = ""
+    """How the outside reaches the server where that differs: `https://paddock.example:8443`."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Networks (CIDR) whose forwarding headers are believed."""
+    requests_per_second: float = 200.0
+    """Of one token, on average."""
+    requests_burst: float = 1000.0
+    reap_every_s: float = 5.0
+    """How often idle sandboxes are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that can be set."""
 
@@ -39,6 +68,8 @@ class Settings:
     """Which provider is used where none is named; auto takes the best that works here."""
     local: LocalConfig = field(default_factory=LocalConfig)
     docker: DockerConfig = field(default_factory=DockerConfig)
+    server: ServerConfig = field(default_factory=ServerConfig)
+    store: StoreConfig = field(default_factory=StoreConfig)
     log: LogConfig = field(default_factory=LogConfig)
 
 

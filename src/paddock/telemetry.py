@@ -55,6 +55,12 @@ def observe_call(provider: str, operation: str, seconds: float, outcome: str) ->
     _log.debug("provider called", extra={**details, "milliseconds": round(seconds * 1000, 1)})
 
 
+def observe_request(method: str, route: str, status: int, seconds: float) -> None:
+    """Every request that the API has answered."""
+    details: dict[str, Any] = {"method": method, "route": route, "status": status}
+    _log.debug("request answered", extra={**details, "milliseconds": round(seconds * 1000, 1)})
+
+
 def _quoted(value: object) -> str:
     text = _escaped(str(value))
     if text and " " not in text and '"' not in text and "=" not in text:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.domain.errors import LimitExceeded
+from paddock.domain.errors import Unavailable
 from paddock.domain.pressure import Band, Candidate, Memory, admit, band, victims
 
 
@@ -69,5 +69,7 @@ def test_always_on_and_working_ones_are_respected_until_it_gets_worse():
 
 def test_admission_counts_what_is_promised_already_and_says_what_it_measured():
     admit(Memory(10_000, 2000), reserved_mib=1200)
-    with pytest.raises(LimitExceeded, match="799 MiB of memory are left"):
+    with pytest.raises(Unavailable, match="799 MiB of memory are left") as refused:
         admit(Memory(10_000, 2000), reserved_mib=1201)
+    assert refused.value.retryable
+    assert refused.value.retry_after_s == 30

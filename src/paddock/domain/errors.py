@@ -24,10 +24,14 @@ class PaddockError(Exception):
     code: ClassVar[str] = "internal"
     retryable: ClassVar[bool] = False
 
-    def __init__(self, message: str, *, remediation: str = "") -> None:
+    def __init__(
+        self, message: str, *, remediation: str = "", retry_after_s: float | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.remediation = remediation
+        self.retry_after_s = retry_after_s
+        """When it may be worth trying again, where that is known."""
 
     def __str__(self) -> str:
         return f"{self.message}\n  fix: {self.remediation}" if self.remediation else self.message

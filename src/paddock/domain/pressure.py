@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from paddock.domain.errors import LimitExceeded
+from paddock.domain.errors import Unavailable
 
 HYSTERESIS_PERCENT = 2.0
 RESERVATION_MIB = 800
@@ -95,9 +95,10 @@ def admit(memory: Memory, reserved_mib: float, reservation_mib: float = RESERVAT
     left = memory.available_mib - reserved_mib
     if left >= reservation_mib:
         return
-    raise LimitExceeded(
+    raise Unavailable(
         f"{left:.0f} MiB of memory are left on this host, and a new sandbox needs "
         f"{reservation_mib:.0f} MiB to start with",
         remediation="stop sandboxes that are not needed (`paddock ls`), or try again in "
         f"{RETRY_AFTER_S} s",
+        retry_after_s=RETRY_AFTER_S,
     )

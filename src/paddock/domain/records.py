@@ -45,7 +45,11 @@ class SandboxRecord:
     ports: tuple[int, ...] = ()
     public_ports: frozenset[int] = frozenset()
     """Whose previews need no link."""
+    link_generation: int = 0
+    """Links to its private previews are of a generation; revoking begins the next."""
     lifetime: Lifetime = field(default_factory=Lifetime)
+    runtime: str = ""
+    hardened: bool | None = None
     started_at: float | None = None
     version: int = 0
 
@@ -69,8 +73,8 @@ class SnapshotRecord:
     template: str = ""
     resources: Resources = field(default_factory=Resources)
     labels: Mapping[str, str] = field(default_factory=dict)
-    env_names: tuple[str, ...] = ()
-    """Which variables the sandbox had; values are not carried over unless asked."""
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Configuration goes with the disk. What is secret is not in here: it stays outside."""
     ports: tuple[int, ...] = ()
     size_bytes: int | None = None
     automatic: bool = False

@@ -75,9 +75,8 @@ def error_of(status: int, data: bytes, what: str) -> PaddockError:
         body = parse_object(data, what)
     except Broken:
         body = {}
-    message = str(body.get("message") or f"status {status}")[:_LONGEST_MESSAGE]
     kind = _BY_CODE.get(str(body.get("code"))) or _BY_STATUS.get(status, Broken)
-    return kind(f"{what}: {message}")
+    return kind(_said(body) or f"{what}: the guest answered with status {status}")
 
 
 def error_in(body: Message, what: str) -> PaddockError:
@@ -85,7 +84,12 @@ def error_in(body: Message, what: str) -> PaddockError:
     error = body.get("error")
     error = error if isinstance(error, dict) else {}
     kind = _BY_CODE.get(str(error.get("code")), Broken)
-    return kind(f"{what}: {str(error.get('message'))[:_LONGEST_MESSAGE]}")
+    return kind(_said(error) or f"{what}: the guest ended the stream with an error")
+
+
+def _said(error: Message) -> str:
+    message = error.get("message")
+    return message[:_LONGEST_MESSAGE] if isinstance(message, str) else ""
 
 
 def text(message: Message, name: str, default: str | None = None) -> str:

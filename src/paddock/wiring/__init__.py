@@ -1,13 +1,25 @@
 """Composition root: the only module that knows adapters and interfaces together."""
 
+import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from paddock import telemetry
+from paddock.adapters.providers.local.config import LocalConfig
 from paddock.interfaces.cli import toolbox as cli
-from paddock.interfaces.cli.toolbox import Opened, Progress, Report, Section, Toolbox, Verdict
+from paddock.interfaces.cli.toolbox import (
+    Opened,
+    Progress,
+    Report,
+    Section,
+    ServerWish,
+    Toolbox,
+    Verdict,
+)
 from paddock.ports.provider import Finding, Provider
 from paddock.settings import Settings, load
 from paddock.wiring import providers
@@ -22,7 +34,29 @@ def toolbox(config: Path | None, log_level: str | None) -> Toolbox:
         open=partial(_open, settings),
         inspect=partial(_inspect, settings),
         conform=partial(_conform, settings),
+        serve=partial(_serve, settings),
     )
+
+
+async def _serve(
+    settings: Settings, wish: ServerWish, progress: Progress, ready: Callable[[str], None]
+) -> None:
+    from paddock.wiring.server import serve
+
+    wished: dict[str, Any] = {"host": wish.host, "port": wish.port, "data_dir": wish.data_dir}
+    given = {name: value for name, value in wished.items() if value is not None}
+    settings = replace(settings, server=replace(settings.server, **given))
+    if wish.data_dir is not None:
+        settings = replace(settings, local=local_in(settings.local, wish.data_dir))
+    await serve(settings, auth=wish.auth, progress=progress, ready=ready)
+
+
+def local_in(config: LocalConfig, data_dir: Path) -> LocalConfig:
+    """The local provider in a data directory of its own, apart from others on the same host."""
+    place = data_dir.absolute()
+    mark = hashlib.sha256(str(place).encode()).hexdigest()[:8]
+    run_root = config.run_root.with_name(f"{config.run_root.name}-{mark}")
+    return replace(config, data_dir=place, run_root=run_root)
 
 
 @asynccontextmanager

@@ -77,7 +77,8 @@ def layered(bare: Provider) -> Provider:
 class Opener:
     """Opens providers; what they share in this process is closed with it."""
 
-    def __init__(self, settings: Settings, progress: Progress) -> None:
+    def __init__(self, settings: Settings, progress: Progress, *, warm: bool = False) -> None:
+        self._warm = warm
         self._settings = settings
         self._progress = progress
         self._shared = AsyncExitStack()
@@ -104,8 +105,8 @@ class Opener:
 
     @property
     def _local(self) -> Any:
-        """Nothing is kept warm: this process will be gone before anybody could claim it."""
-        return replace(self._settings.local, warm={})
+        """Nothing is kept warm by a process that will be gone before anybody could claim it."""
+        return self._settings.local if self._warm else replace(self._settings.local, warm={})
 
     async def prepare(self, bare: Provider, template: str) -> None:
         """Building a template takes minutes, more than create() is given; so it is done before."""

@@ -56,7 +56,10 @@ def paddock(provider: ReferenceProvider, *arguments: str) -> int:
     async def conform(*_: object) -> None:
         raise AssertionError("nobody asked")
 
-    return run(lambda *_: Toolbox(opened, inspect, conform), arguments)
+    async def serve(*_: object) -> None:
+        raise AssertionError("nobody asked")
+
+    return run(lambda *_: Toolbox(opened, inspect, conform, serve), arguments)
 
 
 @pytest.mark.proves("L14", "C9")

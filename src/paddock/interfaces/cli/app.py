@@ -48,6 +48,7 @@ COMMANDS = (
     Lazy("sandbox", f"{_HERE}.sandboxes:sandbox", "Make, use and remove sandboxes."),
     Lazy("snapshot", f"{_HERE}.snapshots:snapshot", "What was kept of sandboxes' disks."),
     Lazy("template", f"{_HERE}.templates:template", "What sandboxes start from."),
+    Lazy("up", f"{_HERE}.up:up", "Start the control plane."),
     Lazy("version", f"{_HERE}.version:version", "Print the version."),
 )
 for _command in COMMANDS:

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from paddock.interfaces.cli.failures import Interrupted
@@ -43,3 +44,9 @@ async def _interruptible(work: Coroutine[Any, Any, T]) -> T:
     finally:
         for number in _ENDING:
             loop.remove_signal_handler(number)
+
+
+def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """Like run_async, for what only ends when it is told to: being told is no failure."""
+    with suppress(Interrupted):
+        run_async(work)

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from paddock.domain.template import Template
@@ -91,6 +92,24 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerWish:
+    """How the control plane shall run; None leaves it to the settings."""
+
+    host: str | None = None
+    port: int | None = None
+    data_dir: Path | None = None
+    auth: bool = True
+
+
+class Serve(Protocol):
+    """Runs the control plane until cancelled; `ready` is told its address when all answers."""
+
+    def __call__(
+        self, wish: ServerWish, progress: Progress, ready: Callable[[str], None]
+    ) -> Coroutine[None, None, None]: ...
+
+
+@dataclass(frozen=True, slots=True)
 class Toolbox:
     """Everything the commands are given. Nothing is opened before it is asked for."""
 
@@ -98,3 +117,4 @@ class Toolbox:
     """The provider of that name; for "" the one that the settings and the host lead to."""
     inspect: Callable[[str], Coroutine[None, None, Report]]
     conform: Conform
+    serve: Serve

@@ -103,7 +103,8 @@ async def connect(process: Process, host: str, port: int) -> socket.socket:
     """A connection to a port inside, as if made by a program of the sandbox."""
 
     def action() -> socket.socket:
-        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        connection = socket.socket(family, socket.SOCK_STREAM)
         connection.setblocking(False)
         return connection
 

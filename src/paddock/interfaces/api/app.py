@@ -1,0 +1,75 @@
+"""The HTTP API as an ASGI application."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from paddock import __version__
+from paddock.interfaces.api import errors
+from paddock.interfaces.api.context import Services
+from paddock.interfaces.api.middleware import Envelope, Observe
+from paddock.interfaces.api.routes import (
+    access,
+    commands,
+    events,
+    files,
+    health,
+    ports,
+    sandboxes,
+    snapshots,
+)
+from paddock.interfaces.api.schemas.common import ErrorBody
+
+_ROUTERS = (sandboxes, commands, files, ports, snapshots, events, access, health)
+_ALWAYS = (400, 401, 403, 404, 409, 413, 429, 500, 501, 502, 503, 504)
+
+
+def create_app(services: Services, observe: Observe) -> FastAPI:
+    """The application for these services."""
+    app = FastAPI(
+        title="Paddock",
+        version=__version__,
+        summary="A self-hosted control plane for AI coding agents.",
+        openapi_url="/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.services = services
+    for module in _ROUTERS:
+        app.include_router(module.router)
+    errors.install(app)
+    app.add_middleware(Envelope, observe=observe)
+    app.openapi = lambda: document(app)  # type: ignore[method-assign]
+    return app
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document: every route says which errors it has, in their one shape."""
+    if app.openapi_schema:
+        return app.openapi_schema
+    found = get_openapi(
+        title=app.title, version=app.version, summary=app.summary, routes=app.routes
+    )
+    schemas = found["components"]["schemas"]
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    body = ErrorBody.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas |= body.pop("$defs", {}) | {"ErrorBody": body}
+    found["components"]["securitySchemes"] = {
+        "token": {"type": "http", "scheme": "bearer", "description": "`paddock token create`"}
+    }
+    found["security"] = [{"token": []}]
+    for path in found["paths"].values():
+        for operation in path.values():
+            _document_errors(operation)
+    app.openapi_schema = found
+    return found
+
+
+def _document_errors(operation: dict[str, Any]) -> None:
+    answers = operation["responses"]
+    answers.pop("422", None)
+    content = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}}
+    for status in _ALWAYS:
+        answers.setdefault(str(status), {"description": "an error", "content": content})

@@ -1,0 +1,115 @@
+"""What the routes are given: the services, and who is asking."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Header, Query, Request
+from starlette.requests import HTTPConnection
+
+from paddock.domain.errors import InvalidRequest, LimitExceeded, Unauthenticated
+from paddock.domain.team import Principal
+from paddock.interfaces.api.limits import RateLimit
+from paddock.ports.store import Page, Store
+from paddock.services.access import Access
+from paddock.services.archives import Archives
+from paddock.services.commands import Commands
+from paddock.services.environment import Environment
+from paddock.services.events import EventFeed
+from paddock.services.files import Files
+from paddock.services.inside import Inside
+from paddock.services.previews import Previews
+from paddock.services.providers import Providers
+from paddock.services.sandboxes import Sandboxes
+from paddock.services.snapshots import Snapshots
+
+MAX_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Everything that the API can do."""
+
+    store: Store
+    access: Access
+    sandboxes: Sandboxes
+    environment: Environment
+    commands: Commands
+    files: Files
+    archives: Archives
+    inside: Inside
+    snapshots: Snapshots
+    events: EventFeed
+    previews: Previews
+    preview_domain: str
+    public_url: str
+    providers: Providers
+    rate: RateLimit
+    anyone: Principal | None = None
+    """Who acts when nobody has to say who they are; None asks for a token."""
+    ready: Callable[[], Awaitable[dict[str, object]]] | None = None
+
+
+def services(connection: HTTPConnection) -> Services:
+    found: Services = connection.app.state.services
+    return found
+
+
+async def principal(connection: HTTPConnection) -> Principal:
+    """Whom the request acts for: `Authorization: Bearer TOKEN`, or `X-API-Key: TOKEN`."""
+    given = services(connection)
+    if given.anyone is not None:
+        return given.anyone
+    presented = _presented(connection)
+    who = await given.access.authenticate(presented)
+    if (wait_s := given.rate.take(who.actor)) > 0:
+        raise LimitExceeded(
+            f"token {who.actor} has made too many requests",
+            remediation=f"wait {wait_s:.1f} s; streams and events need no polling",
+            retry_after_s=wait_s,
+        )
+    return who
+
+
+def _presented(connection: HTTPConnection) -> str:
+    kind, _, value = connection.headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer" and value.strip():
+        return value.strip()
+    if key := connection.headers.get("x-api-key"):
+        return key
+    raise Unauthenticated(
+        "this needs a token",
+        remediation="send `Authorization: Bearer TOKEN`; the first one is in the data directory, "
+        "in the file admin-token",
+    )
+
+
+def page(
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="at most so many")] = 50,
+    cursor: Annotated[
+        str, Query(max_length=200, description="next_cursor of the page before")
+    ] = "",
+) -> Page:
+    # One more than asked for tells whether there is a next page.
+    return Page(limit + 1, cursor)
+
+
+def idempotency_key(
+    value: Annotated[str, Header(alias="Idempotency-Key", max_length=200)] = "",
+) -> str:
+    if value and not (value.isascii() and value.isprintable()):
+        raise InvalidRequest(
+            "the Idempotency-Key is not usable",
+            remediation="use at most 200 printable ASCII characters",
+        )
+    return value
+
+
+def request_of(request: Request) -> Request:
+    return request
+
+
+Given = Annotated[Services, Depends(services)]
+Who = Annotated[Principal, Depends(principal)]
+Paging = Annotated[Page, Depends(page)]
+Key = Annotated[str, Depends(idempotency_key)]

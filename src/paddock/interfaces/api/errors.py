@@ -1,0 +1,108 @@
+"""Errors as HTTP answers: one table, one body."""
+
+import logging
+from collections.abc import Mapping
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from paddock.domain import errors
+from paddock.domain.errors import PaddockError
+
+_log = logging.getLogger(__name__)
+
+STATUS: Mapping[type[PaddockError], int] = {
+    errors.InvalidRequest: 400,
+    errors.Unauthenticated: 401,
+    errors.Forbidden: 403,
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+    errors.LimitExceeded: 429,
+    errors.Unsupported: 501,
+    errors.Broken: 502,
+    errors.Refused: 502,
+    errors.Unavailable: 503,
+    errors.TimedOut: 504,
+}
+_RETRY_AFTER_S = {429: 1.0, 503: 5.0}
+_OF_STATUS = {
+    404: ("not_found", "look at /v1/openapi.json for what there is"),
+    405: ("invalid_request", "look at /v1/openapi.json for the methods of this path"),
+    413: ("limit_exceeded", "send less, or use the file routes for large content"),
+}
+
+
+def install(app: FastAPI) -> None:
+    """Every error of any kind leaves in the same shape."""
+
+    @app.exception_handler(PaddockError)
+    async def ours(request: Request, error: PaddockError) -> JSONResponse:
+        return answer(error, request_id(request))
+
+    @app.exception_handler(RequestValidationError)
+    async def unreadable(request: Request, error: RequestValidationError) -> JSONResponse:
+        return answer(explained(error), request_id(request))
+
+    @app.exception_handler(HTTPException)
+    async def plain(request: Request, error: HTTPException) -> JSONResponse:
+        code, remediation = _OF_STATUS.get(error.status_code, ("invalid_request", ""))
+        what = f"{request.scope.get('method', 'WebSocket')} {request.url.path[:200]}"
+        body = plain_body(request, code, f"{what}: {error.detail}", remediation)
+        return JSONResponse(body, error.status_code, headers=dict(error.headers or {}))
+
+    @app.exception_handler(Exception)
+    async def unexpected(request: Request, error: Exception) -> JSONResponse:
+        _log.error("request failed", exc_info=error, extra={"request": request_id(request)})
+        message = "the server made a mistake; its log has the details under this request id"
+        return JSONResponse(plain_body(request, "internal", message, "report it"), 500)
+
+
+def answer(error: PaddockError, request: str) -> JSONResponse:
+    status = status_of(error)
+    body = _body(error.as_dict(), request)
+    headers = {}
+    if (after := error.retry_after_s or _RETRY_AFTER_S.get(status)) is not None:
+        headers["retry-after"] = str(max(1, round(after)))
+    if status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return JSONResponse(body, status, headers=headers)
+
+
+def status_of(error: PaddockError) -> int:
+    return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
+
+
+def explained(error: RequestValidationError) -> errors.InvalidRequest:
+    """The first few things that are wrong, each with its place, and never the value given."""
+    problems = [
+        f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()
+    ]
+    shown = "; ".join(problems[:5]) + ("; …" if len(problems) > 5 else "")
+    return errors.InvalidRequest(
+        f"the request is not understood: {shown}",
+        remediation="/v1/openapi.json says what this route takes",
+    )
+
+
+def request_id(request: Request) -> str:
+    return str(request.scope.get("paddock.request_id", ""))
+
+
+def plain_body(request: Request, code: str, message: str, remediation: str) -> dict[str, object]:
+    """For answers that no error of ours stands for."""
+    plain = {"code": code, "message": message, "retryable": False, "remediation": remediation}
+    return _body(plain, request_id(request))
+
+
+def _body(error: Mapping[str, object], request: str) -> dict[str, object]:
+    """Messages name what was asked for, and a file's name may be no text."""
+    shown = {
+        name: _text(value) if isinstance(value, str) else value for name, value in error.items()
+    }
+    return {"error": {**shown, "request_id": request}}
+
+
+def _text(value: str) -> str:
+    return value.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,47 @@
+"""How often a token may ask."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_MOST_KNOWN = 10_000
+
+
+@dataclass(slots=True)
+class _Bucket:
+    left: float
+    at: float
+
+
+class RateLimit:
+    """A bucket per token, filled at `per_second` up to `burst`."""
+
+    def __init__(
+        self, per_second: float, burst: float, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._now = now
+        self._buckets: dict[str, _Bucket] = {}
+
+    def take(self, who: str) -> float:
+        """0 when the request may pass, otherwise the seconds until one may."""
+        now = self._now()
+        bucket = self._buckets.get(who)
+        if bucket is None:
+            if len(self._buckets) >= _MOST_KNOWN:
+                self._forget_full(now)
+            bucket = self._buckets[who] = _Bucket(self._burst, now)
+        bucket.left = min(self._burst, bucket.left + (now - bucket.at) * self._per_second)
+        bucket.at = now
+        if bucket.left >= 1:
+            bucket.left -= 1
+            return 0.0
+        return (1 - bucket.left) / self._per_second
+
+    def _forget_full(self, now: float) -> None:
+        """A bucket that has filled up again says nothing."""
+        full_after = self._burst / self._per_second
+        self._buckets = {
+            who: bucket for who, bucket in self._buckets.items() if now - bucket.at < full_after
+        }

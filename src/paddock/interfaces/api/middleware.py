@@ -1,0 +1,66 @@
+"""What every request passes through: its id, its size, its place in the metrics."""
+
+import re
+import time
+from collections.abc import Callable
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from paddock.domain.ids import new_id
+
+MAX_BODY = 10 << 20
+_UNBOUNDED = re.compile(r"/v1/sandboxes/[^/]+/(files|archive)$")
+Observe = Callable[[str, str, int, float], None]
+
+
+class TooLarge(Exception):
+    """A body beyond the cap."""
+
+
+class Envelope:
+    """Gives each request an id, bounds its body and measures it."""
+
+    def __init__(self, app: ASGIApp, observe: Observe) -> None:
+        self._app = app
+        self._observe = observe
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        scope["paddock.request_id"] = identifier = new_id("req")
+        started, status = time.perf_counter(), 500
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], (b"x-request-id", identifier.encode())]
+            await send(message)
+
+        bounded = receive
+        if scope["type"] == "http" and not _UNBOUNDED.search(scope["path"]):
+            bounded = _bounded(receive)
+        try:
+            await self._app(scope, bounded, answer)
+        finally:
+            route = scope.get("route")
+            path = getattr(route, "path", "") or "other"
+            seconds = time.perf_counter() - started
+            self._observe(scope.get("method", "WS"), path, status, seconds)
+
+
+def _bounded(receive: Receive) -> Receive:
+    taken = 0
+
+    async def limited() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > MAX_BODY:
+            from starlette.exceptions import HTTPException
+
+            raise HTTPException(413, f"the body is larger than {MAX_BODY >> 20} MiB")
+        return message
+
+    return limited

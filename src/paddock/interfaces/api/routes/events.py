@@ -1,0 +1,163 @@
+"""`/v1/events` and `/v1/audit`: what happened, and who did it."""
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import StreamingResponse
+
+from paddock.domain.audit import AuditEntry
+from paddock.domain.errors import InvalidRequest
+from paddock.domain.event import Event, EventKind
+from paddock.domain.team import Scope
+from paddock.interfaces.api import streams
+from paddock.interfaces.api.context import Given, Paging, Who
+from paddock.interfaces.api.errors import request_id
+from paddock.interfaces.api.schemas.common import ListOf, Shape, at, paged
+from paddock.interfaces.api.streams import Format
+from paddock.services.events import Interest
+
+router = APIRouter(prefix="/v1", tags=["events"])
+
+
+class EventShape(Shape):
+    """One thing that happened."""
+
+    seq: int
+    kind: EventKind
+    subject: str
+    at: datetime
+    actor: str
+    data: dict[str, Any]
+
+
+class AuditShape(Shape):
+    """One act of somebody, with its place in the chain."""
+
+    seq: int
+    at: datetime
+    at_seconds: float
+    team_id: str
+    actor: str
+    action: str
+    subject: str
+    detail: dict[str, Any]
+    previous: str
+    hash: str
+
+
+Subject = Annotated[str, Query(max_length=64, description="the id of what it happened to")]
+Kinds = Annotated[list[EventKind] | None, Query()]
+
+
+@router.get("/events")
+async def list_events(
+    given: Given, who: Who, page: Paging, *, subject: Subject = "", kind: Kinds = None
+) -> ListOf[EventShape]:
+    """The team's events, oldest first."""
+    who.require(Scope.EVENTS_READ)
+    interest = Interest(who.team_id, subject, frozenset(kind or ()))
+    found = await given.events.page(interest, _place(page.after), page.limit)
+    return paged(found, page.limit - 1, _show, lambda event: event.seq)
+
+
+@router.get(
+    "/events/stream",
+    response_class=StreamingResponse,
+    responses={
+        200: {"content": {"text/event-stream": {}, "application/x-ndjson": {}}},
+    },
+)
+async def follow(
+    request: Request,
+    given: Given,
+    who: Who,
+    *,
+    subject: Subject = "",
+    kind: Kinds = None,
+    after: Annotated[
+        int | None, Query(ge=0, description="from this event on; from now unless said")
+    ] = None,
+    last_event_id: Annotated[str, Header(max_length=20)] = "",
+    form: Annotated[Format, Query(alias="format")] = Format.SSE,
+) -> StreamingResponse:
+    """The team's events as they happen; `Last-Event-ID` resumes without a gap."""
+    who.require(Scope.EVENTS_READ)
+    place = _place(last_event_id) if last_event_id else after
+    if place is None:
+        place = await given.events.last_seq()
+    interest = Interest(who.team_id, subject, frozenset(kind or ()))
+    body = streams.of_events(given.events.follow(interest, place), form)
+    return streams.response(body, form, request_id=request_id(request))
+
+
+@router.get("/audit")
+async def audit(given: Given, who: Who, page: Paging) -> ListOf[AuditShape]:
+    """Who did what in the team, oldest first."""
+    who.require(Scope.AUDIT_READ)
+    place = _place(page.after)
+    found = await given.store.read(
+        lambda tx: tx.audit.after(place, page.limit, team_id=who.team_id)
+    )
+    return paged(found, page.limit - 1, _show_entry, lambda entry: entry.seq)
+
+
+@router.get(
+    "/audit/export",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"application/x-ndjson": {}}}},
+)
+async def export(request: Request, given: Given, who: Who) -> StreamingResponse:
+    """The team's whole audit log, one entry a line."""
+    who.require(Scope.AUDIT_READ)
+
+    async def lines() -> AsyncIterator[bytes]:
+        place = 0
+        while True:
+            found = await given.store.read(
+                lambda tx, place=place: tx.audit.after(place, 500, team_id=who.team_id)  # type: ignore[misc]
+            )
+            yield b"".join(_show_entry(entry).model_dump_json().encode() + b"\n" for entry in found)
+            if len(found) < 500:
+                return
+            place = found[-1].seq
+
+    return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+
+def _place(cursor: str) -> int:
+    if not cursor:
+        return 0
+    if cursor.isascii() and cursor.isdigit() and len(cursor) < 19:
+        return int(cursor)
+    raise InvalidRequest(
+        f"{cursor[:40]!r} is no place in the log",
+        remediation="use the number of an event, as in next_cursor",
+    )
+
+
+def _show(event: Event) -> EventShape:
+    return EventShape(
+        seq=event.seq,
+        kind=event.kind,
+        subject=event.subject,
+        at=at(event.at),
+        actor=event.actor,
+        data=dict(event.data),
+    )
+
+
+def _show_entry(entry: AuditEntry) -> AuditShape:
+    return AuditShape(
+        seq=entry.seq,
+        at=at(entry.at),
+        at_seconds=entry.at,
+        team_id=entry.team_id,
+        actor=entry.actor,
+        action=entry.action,
+        subject=entry.subject,
+        detail=dict(entry.detail),
+        previous=entry.previous,
+        hash=entry.hash,
+    )

@@ -1,0 +1,61 @@
+"""`/healthz`, `/readyz`, `/metrics` and `/v1/version`."""
+
+from fastapi import APIRouter, Response
+from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from paddock import __version__
+from paddock.domain.errors import PaddockError
+from paddock.interfaces.api.context import Given, Who
+from paddock.interfaces.api.schemas.common import Shape
+
+router = APIRouter(tags=["health"])
+
+
+class Version(Shape):
+    """What answers here."""
+
+    version: str
+
+
+class Health(Shape):
+    """Whether all that is needed answers."""
+
+    status: str
+    problems: dict[str, str]
+
+
+@router.get("/healthz")
+async def alive() -> Health:
+    """The process lives."""
+    return Health(status="ok", problems={})
+
+
+@router.get("/readyz", responses={503: {"model": Health}})
+async def ready(given: Given) -> JSONResponse:
+    """The store answers and at least one provider is open."""
+    problems = {}
+    try:
+        await given.store.ping()
+    except PaddockError as error:
+        problems["store"] = error.message
+    if not any(True for _ in given.providers):
+        problems["providers"] = "none could be opened: `paddock doctor` says why"
+    body = Health(status="unready" if problems else "ok", problems=problems)
+    return JSONResponse(body.model_dump(), 503 if problems else 200)
+
+
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {}}}},
+)
+async def metrics(who: Who) -> Response:
+    """Prometheus series."""
+    return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/v1/version")
+async def version() -> Version:
+    """What answers here."""
+    return Version(version=__version__)

@@ -1,0 +1,102 @@
+"""`/v1/snapshots`: disks at one moment."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Response
+from pydantic import Field
+
+from paddock.domain.records import SnapshotRecord
+from paddock.interfaces.api.context import Given, Key, Paging, Who
+from paddock.interfaces.api.schemas.common import ListOf, Name, Shape, at, moment, paged
+from paddock.interfaces.api.schemas.sandboxes import SandboxShape, show
+from paddock.services.snapshots import Capture
+
+router = APIRouter(prefix="/v1", tags=["snapshots"])
+
+
+class TakeSnapshot(Shape):
+    """How a snapshot shall be taken."""
+
+    name: Name | Literal[""] = ""
+    memory: Annotated[bool, Field(description="running programs too, where the provider can")] = (
+        False
+    )
+    keep_s: Annotated[
+        float | None, Field(gt=0, allow_inf_nan=False, description="until it may go; null: kept")
+    ] = None
+
+
+class Restore(Shape):
+    """Which snapshot, by id or name."""
+
+    snapshot: Annotated[str, Field(min_length=1, max_length=128)]
+
+
+class SnapshotShape(Shape):
+    """A snapshot."""
+
+    id: str
+    name: str
+    provider: str
+    sandbox_id: str
+    template: str
+    labels: dict[str, str]
+    env_names: list[str]
+    size_bytes: int | None
+    automatic: bool
+    created_at: datetime
+    expires_at: datetime | None
+
+
+@router.post("/sandboxes/{sandbox}/snapshots", status_code=201)
+async def take(
+    given: Given, who: Who, *, key: Key, sandbox: str, wish: TakeSnapshot
+) -> SnapshotShape:
+    """Keep its disk as it is now, also while it runs."""
+    capture = Capture(wish.name, wish.memory, keep_s=wish.keep_s, key=key)
+    return _show(await given.snapshots.take(who, sandbox, capture))
+
+
+@router.post("/sandboxes/{sandbox}/restore")
+async def restore(given: Given, who: Who, *, sandbox: str, wanted: Restore) -> SandboxShape:
+    """Give the sandbox the disk of a snapshot. What it has now is kept as an automatic one."""
+    return show(await given.snapshots.restore(who, sandbox, wanted.snapshot))
+
+
+@router.get("/snapshots")
+async def list_snapshots(
+    given: Given, who: Who, page: Paging, *, sandbox: Annotated[str, Query(max_length=64)] = ""
+) -> ListOf[SnapshotShape]:
+    """The team's snapshots, newest first."""
+    found = await given.snapshots.list(who, sandbox, page)
+    return paged(found, page.limit - 1, _show, lambda snapshot: snapshot.id)
+
+
+@router.get("/snapshots/{snapshot}")
+async def get(given: Given, who: Who, snapshot: str) -> SnapshotShape:
+    """One snapshot, by id or name."""
+    return _show(await given.snapshots.get(who, snapshot))
+
+
+@router.delete("/snapshots/{snapshot}", status_code=204)
+async def delete(given: Given, who: Who, snapshot: str) -> Response:
+    """Let it go; sandboxes made of it stay."""
+    await given.snapshots.delete(who, snapshot)
+    return Response(status_code=204)
+
+
+def _show(snapshot: SnapshotRecord) -> SnapshotShape:
+    return SnapshotShape(
+        id=snapshot.id,
+        name=snapshot.name,
+        provider=snapshot.provider,
+        sandbox_id=snapshot.sandbox_id,
+        template=snapshot.template,
+        labels=dict(snapshot.labels),
+        env_names=sorted(snapshot.env),
+        size_bytes=snapshot.size_bytes,
+        automatic=snapshot.automatic,
+        created_at=at(snapshot.created_at),
+        expires_at=moment(snapshot.expires_at),
+    )

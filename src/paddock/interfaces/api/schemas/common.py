@@ -1,0 +1,87 @@
+"""Shapes that several routes share."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Generic, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Shape(BaseModel):
+    """Unknown fields are errors: a misspelt one must not pass as left out."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ListOf(Shape, Generic[T]):
+    """One page of a list."""
+
+    items: list[T]
+    next_cursor: str | None = Field(None, description="ask with this cursor for the next page")
+
+
+class ErrorDetail(Shape):
+    """What went wrong and what to do about it."""
+
+    code: str
+    message: str
+    retryable: bool
+    remediation: str
+    request_id: str
+
+
+class ErrorBody(Shape):
+    """The body of every answer that is an error."""
+
+    error: ErrorDetail
+
+
+def _no_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("must not contain a NUL character")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("must be valid Unicode text") from None
+    return text
+
+
+Text = Annotated[str, AfterValidator(_no_nul)]
+Name = Annotated[str, Field(max_length=63, examples=["demo"])]
+Labels = Annotated[
+    dict[
+        Annotated[Text, Field(min_length=1, max_length=63)], Annotated[Text, Field(max_length=256)]
+    ],
+    Field(max_length=64),
+]
+Env = Annotated[
+    dict[
+        Annotated[Text, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=256)],
+        Annotated[Text, Field(max_length=131072)],
+    ],
+    Field(max_length=500),
+]
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+def moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+def at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def paged(
+    found: Sequence[T], limit: int, show: Callable[[T], R], cursor: Callable[[T], Any]
+) -> ListOf[R]:
+    """`found` was asked for with one row more than `limit`, which tells whether there is more."""
+    items = found[:limit]
+    more = len(found) > limit
+    return ListOf[R](
+        items=[show(item) for item in items],
+        next_cursor=str(cursor(items[-1])) if more else None,
+    )

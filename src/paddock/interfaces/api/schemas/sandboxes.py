@@ -1,0 +1,242 @@
+"""Sandboxes as the API shows and takes them."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from paddock.domain.egress import EgressPolicy, NetworkMode
+from paddock.domain.lifetime import Lifetime, OnTimeout, idle_at
+from paddock.domain.reason import Reason
+from paddock.domain.records import SandboxRecord
+from paddock.domain.sandbox import Resources, SandboxState
+from paddock.interfaces.api.schemas.common import Env, Labels, Name, Port, Shape, Text, at, moment
+from paddock.ports.provider import Usage
+from paddock.services.making import Wish
+from paddock.services.sandboxes import Amendment
+
+Seconds = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class ResourcesShape(Shape):
+    """What a sandbox may use at most."""
+
+    cpus: Annotated[float, Field(ge=0.05, le=4096, allow_inf_nan=False)] = 1.0
+    memory_mib: Annotated[int, Field(ge=16, le=1 << 26)] = 1024
+    disk_mib: Annotated[int, Field(ge=16, le=1 << 30)] = 10240
+    pids: Annotated[int, Field(ge=8, le=1 << 22)] = 1024
+
+    def read(self) -> Resources:
+        return Resources(self.cpus, self.memory_mib, self.disk_mib, self.pids)
+
+
+class LifetimeShape(Shape):
+    """How long it lives. Seconds; null is never."""
+
+    timeout_s: Annotated[
+        Seconds | None, Field(description="from each start on; then `on_timeout` happens")
+    ] = None
+    on_timeout: OnTimeout = OnTimeout.KILL
+    idle_timeout_s: Annotated[
+        Seconds | None, Field(description="without any work it is stopped after so long")
+    ] = 900.0
+    archive_after_s: Seconds | None = 604800.0
+    always_on: Annotated[
+        bool, Field(description="exempt from idleness and from moderate memory pressure")
+    ] = False
+
+    def read(self) -> Lifetime:
+        return Lifetime(
+            self.timeout_s,
+            self.on_timeout,
+            self.idle_timeout_s,
+            self.archive_after_s,
+            self.always_on,
+        )
+
+
+class EgressShape(Shape):
+    """What it may reach."""
+
+    mode: NetworkMode = NetworkMode.NONE
+
+
+class CreateSandbox(Shape):
+    """What a new sandbox shall be; all of it can be left out."""
+
+    template: Annotated[Text, Field(max_length=512, description="`base` unless said")] = ""
+    snapshot: Annotated[Text, Field(max_length=128, description="instead of a template")] = ""
+    name: Name | Literal[""] = ""
+    provider: Annotated[Text, Field(max_length=64)] = ""
+    labels: Labels = Field(default_factory=dict)
+    env: Env = Field(default_factory=dict)
+    resources: ResourcesShape | None = None
+    lifetime: LifetimeShape | None = None
+    keep_alive_s: Annotated[Seconds, Field(ge=0)] | None = None
+    egress: EgressShape | None = None
+    ports: list[Port] = Field(default_factory=list, max_length=64)
+    runtime: Literal["", "crun", "runc", "runsc"] = ""
+    hardened: bool | None = None
+
+    def read(self) -> Wish:
+        return Wish(
+            template=self.template,
+            snapshot=self.snapshot,
+            name=self.name,
+            provider=self.provider,
+            labels=self.labels,
+            env=self.env,
+            resources=self.resources.read() if self.resources else None,
+            lifetime=self.lifetime.read() if self.lifetime else None,
+            keep_alive_s=self.keep_alive_s,
+            egress=EgressPolicy(self.egress.mode) if self.egress else None,
+            ports=tuple(self.ports),
+            runtime=self.runtime,
+            hardened=self.hardened,
+        )
+
+
+class ForkSandbox(Shape):
+    """How the copy differs from its source."""
+
+    name: Name | Literal[""] = ""
+    labels: Labels = Field(default_factory=dict)
+    env: Env = Field(default_factory=dict)
+    resources: ResourcesShape | None = None
+    lifetime: LifetimeShape | None = None
+    keep_alive_s: Annotated[Seconds, Field(ge=0)] | None = None
+    egress: EgressShape | None = None
+
+    def read(self) -> Wish:
+        return Wish(
+            name=self.name,
+            labels=self.labels,
+            env=self.env,
+            resources=self.resources.read() if self.resources else None,
+            lifetime=self.lifetime.read() if self.lifetime else None,
+            keep_alive_s=self.keep_alive_s,
+            egress=EgressPolicy(self.egress.mode) if self.egress else None,
+        )
+
+
+class ChangeSandbox(Shape):
+    """What shall be different; what is left out stays as it is."""
+
+    name: Name | None = None
+    labels: Labels | None = None
+    lifetime: LifetimeShape | None = None
+    timeout_s: Annotated[
+        Seconds | None, Field(gt=0, description="it ends so many seconds from now")
+    ] = None
+    keep_alive_s: Annotated[
+        Seconds | None, Field(ge=0, description="no idleness for so long from now; 0 ends it")
+    ] = None
+    public_ports: Annotated[list[Port], Field(max_length=64)] | None = None
+
+    def read(self) -> Amendment:
+        public = None if self.public_ports is None else frozenset(self.public_ports)
+        return Amendment(
+            name=self.name,
+            labels=self.labels,
+            lifetime=self.lifetime.read() if self.lifetime else None,
+            timeout_s=self.timeout_s,
+            keep_alive_s=self.keep_alive_s,
+            public_ports=public,
+        )
+
+
+class SetEnv(Shape):
+    """Variables for every later command; null takes one away."""
+
+    env: Env
+
+
+class SandboxShape(Shape):
+    """A sandbox."""
+
+    id: str
+    name: str
+    state: SandboxState
+    reason: Reason | None
+    detail: str
+    provider: str
+    template: str
+    snapshot_id: str | None
+    parent_id: str | None
+    resources: ResourcesShape
+    labels: dict[str, str]
+    env_names: list[str]
+    egress: EgressShape
+    ports: list[int]
+    public_ports: list[int]
+    lifetime: LifetimeShape
+    created_at: datetime
+    changed_at: datetime
+    started_at: datetime | None
+    stopped_at: datetime | None
+    active_at: datetime
+    idle_at: datetime | None = Field(description="when it is stopped if no more work is seen")
+    expires_at: datetime | None
+    keep_alive_until: datetime | None
+
+
+class UsageShape(Shape):
+    """What it has used and uses; null where the provider cannot say."""
+
+    cpu_seconds: float | None
+    memory_bytes: int | None
+    memory_peak_bytes: int | None
+    disk_bytes: int | None
+    pids: int | None
+
+
+def show(sandbox: SandboxRecord) -> SandboxShape:
+    clock, lifetime = sandbox.clock, sandbox.lifetime
+    running = sandbox.state is SandboxState.RUNNING
+    return SandboxShape(
+        id=sandbox.id,
+        name=sandbox.name,
+        state=sandbox.state,
+        reason=sandbox.reason,
+        detail=sandbox.detail,
+        provider=sandbox.provider,
+        template=sandbox.template,
+        snapshot_id=sandbox.snapshot_id or None,
+        parent_id=sandbox.parent_id or None,
+        resources=ResourcesShape.model_construct(
+            cpus=sandbox.resources.cpus,
+            memory_mib=sandbox.resources.memory_mib,
+            disk_mib=sandbox.resources.disk_mib,
+            pids=sandbox.resources.pids,
+        ),
+        labels=dict(sandbox.labels),
+        env_names=sorted(sandbox.env),
+        egress=EgressShape(mode=sandbox.egress.mode),
+        ports=list(sandbox.ports),
+        public_ports=sorted(sandbox.public_ports),
+        lifetime=LifetimeShape(
+            timeout_s=lifetime.timeout_s,
+            on_timeout=lifetime.on_timeout,
+            idle_timeout_s=lifetime.idle_timeout_s,
+            archive_after_s=lifetime.archive_after_s,
+            always_on=lifetime.always_on,
+        ),
+        created_at=at(sandbox.created_at),
+        changed_at=at(sandbox.changed_at),
+        started_at=moment(sandbox.started_at),
+        stopped_at=moment(clock.stopped_at),
+        active_at=at(clock.active_at),
+        idle_at=moment(idle_at(lifetime, clock)) if running else None,
+        expires_at=moment(clock.expires_at),
+        keep_alive_until=moment(clock.keep_alive_until),
+    )
+
+
+def show_usage(usage: Usage) -> UsageShape:
+    return UsageShape(
+        cpu_seconds=usage.cpu_seconds,
+        memory_bytes=usage.memory_bytes,
+        memory_peak_bytes=usage.memory_peak_bytes,
+        disk_bytes=usage.disk_bytes,
+        pids=usage.pids,
+    )

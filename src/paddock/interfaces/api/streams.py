@@ -1,0 +1,201 @@
+"""Streams as text: one encoder for events, one for a command's output, in SSE or NDJSON."""
+
+import asyncio
+import base64
+import codecs
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from fastapi.responses import StreamingResponse
+
+from paddock.domain.errors import PaddockError
+from paddock.domain.event import Event
+from paddock.guest_client.runs import RunExit
+from paddock.services.commands import Piece
+
+_HEARTBEAT_S = 15.0
+_encoder = msgspec.json.Encoder()
+
+
+class Format(StrEnum):
+    """How a stream is written."""
+
+    SSE = "sse"
+    NDJSON = "ndjson"
+
+    @property
+    def media_type(self) -> str:
+        return "text/event-stream" if self is Format.SSE else "application/x-ndjson"
+
+
+def frame(form: Format, kind: str, data: Mapping[str, Any], cursor: str = "") -> bytes:
+    """One message of a stream."""
+    if form is Format.NDJSON:
+        return _encoded({"type": kind, **data}) + b"\n"
+    place = f"id: {cursor}\n".encode() if cursor else b""
+    return b"event: %b\n%bdata: %b\n\n" % (kind.encode(), place, _encoded(data))
+
+
+def _encoded(data: Mapping[str, Any]) -> bytes:
+    try:
+        return _encoder.encode(data)
+    except UnicodeEncodeError:
+        # A name that is no UTF-8: only escapes can say it.
+        return json.dumps(data, separators=(",", ":")).encode("ascii")
+
+
+async def of_events(events: AsyncIterator[Event], form: Format) -> AsyncIterator[bytes]:
+    async for item in with_heartbeat(events):
+        yield beat(form) if item is None else frame(form, item.kind, _event(item), str(item.seq))
+
+
+def _event(event: Event) -> dict[str, Any]:
+    return {
+        "seq": event.seq,
+        "kind": event.kind,
+        "subject": event.subject,
+        "at": event.at,
+        "actor": event.actor,
+        "data": event.data,
+    }
+
+
+def beat(form: Format) -> bytes:
+    """Something that means nothing, so that proxies keep the connection open."""
+    return b": still here\n\n" if form is Format.SSE else b"\n"
+
+
+async def with_heartbeat(source: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    """The same, with None whenever nothing came for a while."""
+    pending: asyncio.Task[Any] | None = None
+    try:
+        while True:
+            pending = pending or asyncio.ensure_future(anext(source))
+            done, _ = await asyncio.wait({pending}, timeout=_HEARTBEAT_S)
+            if not done:
+                yield None
+                continue
+            finished, pending = pending, None
+            try:
+                yield finished.result()
+            except StopAsyncIteration:
+                return
+    finally:
+        if pending is not None:
+            pending.cancel()
+            with suppress(asyncio.CancelledError, StopAsyncIteration, PaddockError):
+                await pending
+
+
+class _Cutter:
+    """Output of one stream as text where it is text: never cut inside a character."""
+
+    def __init__(self, stream: str) -> None:
+        self._stream = stream
+        self._held = b""
+        self.offset = 0
+
+    def cut(self, data: bytes, *, last: bool = False) -> dict[str, Any]:
+        """What can be told now; empty when all of it has to wait for the rest of a character."""
+        whole, start = self._held + data, self.offset
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        try:
+            shown = {"data": decoder.decode(whole, final=last)}
+            self._held = decoder.getstate()[0]
+        except UnicodeDecodeError:
+            shown = {"data_base64": base64.b64encode(whole).decode()}
+            self._held = b""
+        self.offset += len(whole) - len(self._held)
+        if self.offset == start:
+            return {}
+        return {"stream": self._stream, "offset": start, **shown}
+
+    def skip_to(self, offset: int) -> None:
+        self.offset = offset - len(self._held)
+
+
+async def of_output(
+    pieces: AsyncIterator[Piece | RunExit], form: Format, offsets: dict[str, int]
+) -> AsyncIterator[bytes]:
+    """A command's output and how it ended; the cursor says how far each stream was told."""
+    told = _Told(form, offsets)
+    async for item in with_heartbeat(pieces):
+        if item is None:
+            yield beat(form)
+        elif isinstance(item, Piece):
+            yield told.piece(item)
+        else:
+            yield told.end(item)
+
+
+class _Told:
+    """What a reader was told of a command's output."""
+
+    def __init__(self, form: Format, offsets: dict[str, int]) -> None:
+        self._form = form
+        self._offsets = offsets
+        self._cutters: dict[str, _Cutter] = {}
+
+    def piece(self, piece: Piece) -> bytes:
+        cutter = self._cutters.setdefault(piece.stream, _Cutter(piece.stream))
+        cutter.skip_to(piece.offset)
+        shown = cutter.cut(piece.data)
+        if piece.lost:
+            shown = {"stream": piece.stream, "offset": piece.offset, "data": "", **shown}
+            shown["lost_bytes"] = piece.lost
+        return self._output(cutter, shown)
+
+    def end(self, ended: RunExit) -> bytes:
+        rest = [self._output(each, each.cut(b"", last=True)) for each in self._cutters.values()]
+        data = {
+            "exit_code": ended.exit_code,
+            "reason": ended.reason,
+            "cpu_seconds": ended.cpu_seconds,
+            "max_rss_bytes": ended.max_rss_bytes,
+            "seconds": round(ended.ended_at - ended.started_at, 6),
+        }
+        return b"".join(rest) + frame(self._form, "exit", data, cursor_of(self._offsets))
+
+    def _output(self, cutter: _Cutter, shown: dict[str, Any]) -> bytes:
+        if not shown:
+            return b""
+        self._offsets[shown["stream"]] = cutter.offset
+        return frame(self._form, "output", shown, cursor_of(self._offsets))
+
+
+def cursor_of(offsets: Mapping[str, int]) -> str:
+    return ",".join(f"{stream}:{offset}" for stream, offset in sorted(offsets.items()))
+
+
+def offsets_of(cursor: str) -> dict[str, int]:
+    """The offsets that a cursor stands for; what is no cursor is the beginning."""
+    offsets = {}
+    for part in cursor.split(","):
+        stream, _, offset = part.partition(":")
+        if stream in ("stdout", "stderr", "pty") and offset.isascii() and offset.isdigit():
+            offsets[stream] = int(offset[:18])
+    return offsets
+
+
+def response(body: AsyncIterator[bytes], form: Format, *, request_id: str) -> StreamingResponse:
+    """A stream as an answer that no proxy holds back."""
+    return StreamingResponse(
+        told(body, form, request_id=request_id),
+        media_type=form.media_type,
+        headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+    )
+
+
+async def told(
+    body: AsyncIterator[bytes], form: Format, *, request_id: str
+) -> AsyncIterator[bytes]:
+    """An error in the middle of a stream becomes its last message."""
+    try:
+        async for part in body:
+            yield part
+    except PaddockError as error:
+        yield frame(form, "error", {**error.as_dict(), "request_id": request_id})

@@ -1,0 +1,37 @@
+"""`paddock up`: the control plane, until it is told to stop."""
+
+from pathlib import Path
+
+import click
+
+from paddock.interfaces.cli.interrupts import run_until_stopped
+from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.progress import Display
+from paddock.interfaces.cli.toolbox import ServerWish
+
+
+@click.command()
+@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port, 0 for any.  [default: 7070]")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Where everything is kept.")
+@click.option("--no-auth", is_flag=True, help="Let everyone on this machine in.")
+@pass_invocation
+def up(
+    invocation: Invocation,
+    *,
+    host: str | None,
+    port: int | None,
+    data_dir: Path | None,
+    no_auth: bool,
+) -> None:
+    """Start the control plane.
+
+    Prints `ready URL` once everything answers. Sandboxes go on when it stops.
+    """
+    wish = ServerWish(host=host, port=port, data_dir=data_dir, auth=not no_auth)
+
+    def ready(url: str) -> None:
+        click.echo(f"ready {url}")
+
+    with Display() as display:
+        run_until_stopped(invocation.tools.serve(wish, display.tell, ready))

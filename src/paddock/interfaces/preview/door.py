@@ -1,0 +1,181 @@
+"""Where each request that reaches the front goes: to the API, to a sandbox, or nowhere, and why."""
+
+import socket
+from collections.abc import Awaitable, Callable
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qsl, urlencode
+
+from paddock.domain.errors import NotFound, PaddockError, Unauthenticated
+from paddock.domain.records import SandboxRecord
+from paddock.domain.sandbox import SandboxState
+from paddock.interfaces.preview.contract import Answer, Edits, Reply, RequestHead, Upstream
+from paddock.interfaces.preview.hosts import PreviewHost, parse_preview_host, preview_host
+from paddock.interfaces.preview.pages import Link, Pages, Trouble
+from paddock.services.previews import Previews, Visitor
+
+COOKIE = "paddock_preview"
+PARAMETER = "paddock_link"
+TOKEN_HEADER = b"x-paddock-token"
+_OURS = frozenset({TOKEN_HEADER})
+
+
+class Door:
+    """The front's `resolve`."""
+
+    def __init__(
+        self,
+        previews: Previews,
+        domain: str,
+        api: Callable[[], Awaitable[socket.socket]],
+        pages: Pages | None = None,
+    ) -> None:
+        self._previews = previews
+        self._domain = domain
+        self._api = Upstream("api", api)
+        self._pages = pages or Pages()
+
+    def __call__(self, head: RequestHead) -> Answer | Awaitable[Answer]:
+        """The API for every host that is no preview's."""
+        host = parse_preview_host(head.host, self._domain)
+        return self._api if host is None else self._visit(head, host)
+
+    async def _visit(self, head: RequestHead, host: PreviewHost) -> Answer:
+        try:
+            sandbox = await self._previews.find(host.sandbox)
+            visitor = _visitor(head)
+            await self._previews.admit(sandbox, host.port, visitor)
+        except PaddockError as error:
+            return self._refused(head, error)
+        if visitor.link and head.method in ("GET", "HEAD"):
+            return _entrance(head, visitor.link)
+        if sandbox.state is not SandboxState.RUNNING:
+            return self._not_running(head, sandbox)
+        return self._upstream(head, sandbox, host.port)
+
+    def _upstream(self, head: RequestHead, sandbox: SandboxRecord, port: int) -> Upstream:
+        async def refused(error: OSError) -> Reply:
+            return await self._nobody_listens(head, sandbox, port)
+
+        return Upstream(
+            key=(sandbox.id, sandbox.started_at, port),
+            dial=lambda: self._previews.connect(sandbox, port),
+            request=_edits(head),
+            activity=lambda: self._previews.visiting(sandbox.id),
+            on_refused=refused,
+        )
+
+    def _refused(self, head: RequestHead, error: PaddockError) -> Reply:
+        status = 401 if isinstance(error, Unauthenticated) else 403
+        if isinstance(error, NotFound):
+            status = 404
+        title = {401: "Private preview", 404: "No such preview"}.get(status, "Not for you")
+        return self._pages.error(
+            head, Trouble(status, error.code, error.message, error.remediation, title)
+        )
+
+    def _not_running(self, head: RequestHead, sandbox: SandboxRecord) -> Reply:
+        if sandbox.is_gone:
+            trouble = Trouble(410, "gone", "this sandbox was deleted", title="Gone")
+            return self._pages.error(head, trouble)
+        if sandbox.state is SandboxState.FAILED:
+            why = sandbox.detail or str(sandbox.reason)
+            return self._pages.error(head, Trouble(502, "failed", f"the sandbox failed: {why}"))
+        if (failed := self._previews.wake(sandbox)) is not None:
+            trouble = Trouble(
+                502, failed.code, f"it did not wake: {failed.message}", failed.remediation
+            )
+            return self._pages.error(head, trouble)
+        waiting = Trouble(
+            503,
+            "waking",
+            f"{sandbox.name} is being woken",
+            title="Waking up",
+            retryable=True,
+            retry_after_s=1,
+        )
+        return self._pages.waiting(head, waiting)
+
+    async def _nobody_listens(self, head: RequestHead, sandbox: SandboxRecord, port: int) -> Reply:
+        try:
+            listening = sorted({each.port for each in await self._previews.ports(sandbox)})
+        except PaddockError:
+            listening = []
+        outside = head.authority.rpartition(":")[2] if ":" in head.authority else ""
+        suffix = f":{outside}" if outside else ""
+        links = [
+            Link(
+                f"port {each}",
+                f"{head.scheme}://{preview_host(each, sandbox.id, self._domain)}{suffix}/",
+            )
+            for each in listening
+        ]
+        trouble = Trouble(
+            502,
+            "nothing_listens",
+            f"nothing listens on port {port} of {sandbox.name}",
+            "start your server there, or open one of the ports that are served",
+            title="Nothing listens here",
+            links=links,
+            links_label="Served by this sandbox:",
+            retryable=True,
+        )
+        return self._pages.error(head, trouble)
+
+
+def _visitor(head: RequestHead) -> Visitor:
+    link, _ = _taken_out(head.target)
+    token = (head.get(TOKEN_HEADER) or b"").decode("latin-1")
+    return Visitor(link, _cookie(head), token)
+
+
+def _cookie(head: RequestHead) -> str:
+    given = (head.get(b"cookie") or b"").decode("latin-1")
+    if COOKIE not in given:
+        return ""
+    try:
+        jar = SimpleCookie(given)
+    except CookieError:
+        return ""
+    return jar[COOKIE].value if COOKIE in jar else ""
+
+
+def _taken_out(target: bytes) -> tuple[str, str]:
+    """The link in an address, and the address without it."""
+    path, _, query = target.decode("latin-1").partition("?")
+    if PARAMETER not in query:
+        return "", target.decode("latin-1")
+    pairs = parse_qsl(query, keep_blank_values=True)
+    link = next((value for name, value in pairs if name == PARAMETER), "")
+    rest = urlencode([(name, value) for name, value in pairs if name != PARAMETER])
+    return link, f"{path}?{rest}" if rest else path
+
+
+def _entrance(head: RequestHead, link: str) -> Reply:
+    """The link becomes a cookie, so that it does not stay in the address bar or in referrers."""
+    _, target = _taken_out(head.target)
+    secure = "; Secure" if head.scheme == "https" else ""
+    cookie = f"{COOKIE}={link}; Path=/; HttpOnly; SameSite=Lax{secure}"
+    # A path that begins with two slashes would lead to another host.
+    location = "/" + target.lstrip("/")
+    return Reply(
+        303,
+        (
+            (b"Location", location.encode("latin-1")),
+            (b"Set-Cookie", cookie.encode()),
+            (b"Cache-Control", b"no-store"),
+            (b"Referrer-Policy", b"no-referrer"),
+        ),
+    )
+
+
+def _edits(head: RequestHead) -> Edits:
+    """What opens the door is not told to what is behind it."""
+    given = head.get(b"cookie")
+    if given is None or COOKIE.encode() not in given:
+        return Edits(remove=_OURS)
+    kept = [
+        part for part in given.split(b"; ") if part.partition(b"=")[0].strip() != COOKIE.encode()
+    ]
+    if not kept:
+        return Edits(remove=_OURS | {b"cookie"})
+    return Edits(put=((b"Cookie", b"; ".join(kept)),), remove=_OURS)

@@ -1,0 +1,211 @@
+"""Teams and tokens: who is let in, as whom."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from paddock.domain import team as rules
+from paddock.domain.audit import AuditEntry
+from paddock.domain.errors import InvalidRequest, NotFound
+from paddock.domain.ids import new_id
+from paddock.domain.records import check_name
+from paddock.domain.team import Principal, Role, Scope, Team, Token
+from paddock.ports.clock import Clock
+from paddock.ports.store import Page, Store, Transaction
+
+_log = logging.getLogger(__name__)
+TEAM_PREFIX = "tem"
+FIRST_TEAM = "default"
+_TRUSTED_S = 5.0
+"""How long another process's revocation may go unnoticed; this one's is noticed at once."""
+_USE_NOTED_EVERY_S = 60.0
+_MOST_REMEMBERED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class TokenWish:
+    """What a new token shall be."""
+
+    name: str
+    role: Role = Role.MEMBER
+    scopes: frozenset[Scope] | None = None
+    lifetime_s: float | None = None
+
+
+@dataclass(slots=True)
+class _Known:
+    token: Token
+    team: Team
+    looked_up_at: float
+
+
+class Access:
+    """Lets in who has a token, and makes and ends tokens."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._known: dict[str, _Known] = {}
+
+    async def begin(self, keep: Callable[[str], None]) -> bool:
+        """On the first start: the operating team and its admin's token, given to `keep`.
+
+        It is kept before it is valid, so that a crash between the two loses nothing but a token
+        that never worked. False when there was a team already.
+        """
+        if await self._store.read(lambda tx: tx.teams.list(Page(limit=1))):
+            return False
+        now = self._clock.wall()
+        team = Team(new_id(TEAM_PREFIX), FIRST_TEAM, now, operator=True)
+        token, presented = rules.issue(team, "first admin", Role.ADMIN, now)
+        await asyncio.to_thread(keep, presented)
+
+        def first(tx: Transaction) -> bool:
+            if tx.teams.list(Page(limit=1)):
+                return False
+            tx.teams.add(team)
+            tx.tokens.add(token)
+            tx.audit.append([_entry(team.id, "paddock", "team.create", team.id, at=now)])
+            return True
+
+        return await self._store.write(first)
+
+    async def authenticate(self, presented: str) -> Principal:
+        """Whom a token stands for; Unauthenticated when for nobody."""
+        token_id, secret = rules.split_secret(presented)
+        now = self._clock.wall()
+        known = self._known.get(token_id)
+        if known is None or not 0 <= now - known.looked_up_at < _TRUSTED_S:
+            known = await self._look_up(token_id, now)
+        token, team = (known.token, known.team) if known else (None, None)
+        principal = rules.authenticate(token, team, secret, now)
+        if known is not None and now - (known.token.used_at or 0) >= _USE_NOTED_EVERY_S:
+            await self._note_use(known, now)
+        return principal
+
+    async def _look_up(self, token_id: str, now: float) -> _Known | None:
+        def look(tx: Transaction) -> tuple[Token, Team] | None:
+            token = tx.tokens.get(token_id)
+            team = tx.teams.get(token.team_id) if token else None
+            return (token, team) if token and team else None
+
+        found = await self._store.read(look)
+        if found is None:
+            return None
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._known.clear()
+        known = self._known[token_id] = _Known(*found, looked_up_at=now)
+        return known
+
+    async def _note_use(self, known: _Known, now: float) -> None:
+        known.token = replace(known.token, used_at=now)
+
+        def note(tx: Transaction) -> None:
+            token = tx.tokens.get(known.token.id)  # it may have been revoked meanwhile
+            if token is not None:
+                tx.tokens.replace(replace(token, used_at=now))
+
+        await self._store.write(note)
+
+    async def create_team(self, principal: Principal, name: str) -> tuple[Team, Token, str]:
+        """A team, and the token of its first admin with its secret."""
+        principal.require(Scope.TEAMS_MANAGE)
+        now = self._clock.wall()
+        team = Team(new_id(TEAM_PREFIX), check_name(name), now)
+        token, presented = rules.issue(team, "first admin", Role.ADMIN, now)
+
+        def add(tx: Transaction) -> None:
+            tx.teams.add(team)
+            tx.tokens.add(token)
+            entry = _entry(team.id, principal.actor, "team.create", team.id, at=now, name=name)
+            tx.audit.append([entry])
+
+        await self._store.write(add)
+        return team, token, presented
+
+    async def team_of(self, principal: Principal) -> Team:
+        return await self._team(principal, "")
+
+    async def teams(self, principal: Principal, page: Page) -> Sequence[Team]:
+        """All of them for the operating team's admins, otherwise one's own."""
+        if Scope.TEAMS_MANAGE in principal.scopes:
+            return await self._store.read(lambda tx: tx.teams.list(page))
+        own = await self._store.read(lambda tx: tx.teams.get(principal.team_id))
+        return [own] if own and page.after < own.id else []
+
+    async def create_token(
+        self, principal: Principal, wish: TokenWish, team_name: str = ""
+    ) -> tuple[Token, str]:
+        """A token and its secret, for one's own team unless one may manage others."""
+        principal.require(Scope.TOKENS_MANAGE)
+        now = self._clock.wall()
+        team = await self._team(principal, team_name)
+        wanted = wish.scopes or rules.granted(wish.role, team.operator)
+        if team.id == principal.team_id and (beyond := wanted - principal.scopes):
+            raise InvalidRequest(
+                f"your token lacks {', '.join(sorted(beyond))} and cannot give it to another",
+                remediation="ask for narrower scopes, or use a token that has them",
+            )
+        token, presented = rules.issue(
+            team, wish.name, wish.role, now, scopes=wish.scopes, lifetime_s=wish.lifetime_s
+        )
+
+        def add(tx: Transaction) -> None:
+            tx.tokens.add(token)
+            detail = {"name": token.name, "role": token.role}
+            entry = _entry(team.id, principal.actor, "token.create", token.id, at=now, **detail)
+            tx.audit.append([entry])
+
+        await self._store.write(add)
+        return token, presented
+
+    async def tokens(self, principal: Principal, page: Page) -> Sequence[Token]:
+        principal.require(Scope.TOKENS_MANAGE)
+        return await self._store.read(lambda tx: tx.tokens.list(principal.team_id, page))
+
+    async def revoke(self, principal: Principal, token_id: str) -> Token:
+        """It lets nobody in any more. Revoking a revoked one is success."""
+        principal.require(Scope.TOKENS_MANAGE)
+        now = self._clock.wall()
+
+        def end(tx: Transaction) -> Token:
+            token = tx.tokens.get(token_id)
+            if token is None or token.team_id != principal.team_id:
+                raise NotFound(
+                    f"there is no token {token_id}", remediation="`paddock token list` shows yours"
+                )
+            if token.revoked_at is not None:
+                return token
+            ended = replace(token, revoked_at=now)
+            tx.tokens.replace(ended)
+            entry = _entry(token.team_id, principal.actor, "token.revoke", token.id, at=now)
+            tx.audit.append([entry])
+            return ended
+
+        token = await self._store.write(end)
+        self._known.pop(token_id, None)
+        return token
+
+    async def _team(self, principal: Principal, name: str) -> Team:
+        def look(tx: Transaction) -> Team | None:
+            own = tx.teams.get(principal.team_id)
+            if not name or (own and name in (own.id, own.name)):
+                return own
+            if Scope.TEAMS_MANAGE not in principal.scopes:
+                return None
+            return tx.teams.get(name) or tx.teams.named(name)
+
+        team = await self._store.read(look)
+        if team is None:
+            raise NotFound(
+                f"there is no team {name or principal.team_id}",
+                remediation="`paddock team list` shows those you may see",
+            )
+        return team
+
+
+def _entry(
+    team_id: str, actor: str, action: str, subject: str, *, at: float, **detail: object
+) -> AuditEntry:
+    return AuditEntry(team_id, actor, action, subject, at, detail)

@@ -1,0 +1,235 @@
+"""Directories of a sandbox as archives: taken out and put in as streams."""
+
+import asyncio
+import posixpath
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from contextlib import aclosing, suppress
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+from paddock.domain.audit import AuditEntry
+from paddock.domain.errors import (
+    Broken,
+    Conflict,
+    LimitExceeded,
+    NotFound,
+    PaddockError,
+    Unsupported,
+)
+from paddock.domain.guest import CommandResult
+from paddock.domain.ids import new_ulid
+from paddock.domain.team import Principal
+from paddock.guest_client.commands import Ended, Output, Started
+from paddock.guest_client.files import Entry, FileKind
+from paddock.ports.clock import Clock
+from paddock.ports.store import Store
+from paddock.services import tarball
+from paddock.services.bridge import Pipe, Source, converted, in_own_thread
+from paddock.services.files import Place, upload
+from paddock.services.inside import Entered, Inside
+from paddock.services.tarball import Contents
+
+_LONGEST_S = 3600.0
+_CHANGED_MEANWHILE = 1
+"""GNU tar's code for a file that changed while it was read; what was read is there."""
+_NO_PROGRAM = 127
+_SAID = 2000
+# Whatever happens to who asked, what was sent does not stay behind.
+_UNPACK = 'tar -xof "$1" -C "$2"; code=$?; rm -f "$1"; exit $code'
+
+
+class ArchiveFormat(StrEnum):
+    """What an archive can be."""
+
+    TAR = "tar"
+    ZIP = "zip"
+
+
+class Archives:
+    """Done by the sandbox's own `tar`, with the user's rights."""
+
+    def __init__(self, inside: Inside, store: Store, clock: Clock) -> None:
+        self._inside = inside
+        self._store = store
+        self._clock = clock
+
+    async def pack(
+        self, principal: Principal, place: Place, form: ArchiveFormat
+    ) -> AsyncIterator[bytes]:
+        """A directory's content, or one file. It has begun well when this returns."""
+        pieces = self._pack(principal, place)
+        first = await anext(pieces)
+        whole = _after(first, pieces)
+        return whole if form is ArchiveFormat.TAR else converted(whole, tarball.to_zip)
+
+    async def _pack(self, principal: Principal, place: Place) -> AsyncGenerator[bytes, None]:
+        async with self._inside.enter(principal, place.sandbox, "archive") as entered:
+            directory, name = await _packed(entered, place)
+            argv = ("tar", "-cf", "-", "-C", directory, name)
+            async for piece in _output(entered, argv, place.user):
+                yield piece
+
+    async def unpack(
+        self, principal: Principal, place: Place, pieces: AsyncIterator[bytes]
+    ) -> Contents:
+        """Put a tar's content there: all of it, or nothing when it is broken or leads outside."""
+        async with self._inside.enter(principal, place.sandbox, "archive") as entered:
+            directory = await _target(entered, place)
+            spool = posixpath.join(directory, f".paddock-{new_ulid()}.tar")
+            contents = await _send(entered, Place(place.sandbox, spool, place.user), pieces)
+            argv = ("sh", "-c", _UNPACK, "sh", spool, directory)
+            ran = await entered.guest.exec(argv, user=place.user or None, timeout=_LONGEST_S)
+            if ran.exit_code != 0:
+                raise _not_unpacked(ran)
+            await self._note(principal, entered, place, contents)
+            return contents
+
+    async def _note(
+        self, principal: Principal, entered: Entered, place: Place, contents: Contents
+    ) -> None:
+        path = place.path.encode("utf-8", "backslashreplace").decode()[:500]
+        entry = AuditEntry(
+            team_id=principal.team_id,
+            actor=principal.actor,
+            action="file.unpack",
+            subject=entered.sandbox.id,
+            at=self._clock.wall(),
+            detail={"path": path, "files": contents.files},
+        )
+        await self._store.write(lambda tx: tx.audit.append([entry]))
+
+
+async def _packed(entered: Entered, place: Place) -> tuple[str, str]:
+    """Where tar starts and what it takes: a directory's content, or the file by its name."""
+    try:
+        entry = await entered.guest.files.stat(place.path, user=place.user)
+        if await _is_directory(entered, entry, place):
+            return entry.path, "."
+    except NotFound as error:
+        raise NotFound(error.message, remediation="check the path") from error
+    directory, name = posixpath.split(entry.path)
+    return directory or "/", f"./{name}"
+
+
+async def _is_directory(entered: Entered, entry: Entry, place: Place) -> bool:
+    if entry.kind is not FileKind.SYMLINK or not entry.symlink_target:
+        return entry.kind is FileKind.DIRECTORY
+    target = await entered.guest.files.stat(entry.symlink_target, user=place.user)
+    return target.kind is FileKind.DIRECTORY
+
+
+async def _output(
+    entered: Entered, argv: tuple[str, ...], user: str
+) -> AsyncGenerator[bytes, None]:
+    """What a program writes, as it writes it. It ends with whoever reads."""
+    events = entered.guest.start(argv, user=user or None, timeout=_LONGEST_S)
+    pid, said, ended = 0, b"", None
+    try:
+        async for event in events:
+            if isinstance(event, Started):
+                pid = event.pid
+            elif isinstance(event, Ended):
+                ended = event
+            elif isinstance(event, Output) and event.stream == "stdout":
+                yield event.data
+            elif isinstance(event, Output):
+                said = (said + event.data)[:_SAID]
+    finally:
+        if pid and ended is None:
+            with suppress(PaddockError):
+                await asyncio.shield(entered.guest.commands.kill(pid))
+    if ended is None or ended.exit_code not in (0, _CHANGED_MEANWHILE):
+        raise _not_packed(ended, said)
+
+
+async def _after(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(rest):
+        yield first
+        async for piece in rest:
+            yield piece
+
+
+async def _target(entered: Entered, place: Place) -> str:
+    """The directory to unpack in, made when it is missing."""
+    files = entered.guest.files
+    try:
+        entry = await files.stat(place.path, user=place.user)
+    except NotFound:
+        entry = await files.make_dir(place.path, user=place.user)
+    if not await _is_directory(entered, entry, place):
+        raise Conflict(
+            f"{entry.path} is a file; an archive is unpacked in a directory",
+            remediation="name a directory, or one that does not exist yet",
+        )
+    return entry.path
+
+
+async def _send(entered: Entered, place: Place, pieces: AsyncIterator[bytes]) -> Contents:
+    """To a file inside, which is there only if the whole archive came and may be unpacked."""
+    pipe = Pipe()
+    looking = in_own_thread(partial(_look, pipe))
+
+    async def checked() -> AsyncIterator[bytes]:
+        async for piece in tarball.unpacked(pieces):
+            if not piece:
+                continue
+            await _first_of(pipe.put(piece), looking)
+            yield piece
+        await _first_of(pipe.put(b""), looking)
+        # The upload is not complete before the verdict is known.
+        await asyncio.shield(looking)
+
+    try:
+        await upload(entered, place, checked())
+        return await looking
+    finally:
+        pipe.close()
+        with suppress(Exception):
+            await looking
+
+
+def _look(pipe: Pipe) -> Contents:
+    return tarball.look_through(Source(pipe))  # type: ignore[arg-type]
+
+
+async def _first_of(put: Coroutine[None, None, None], looking: asyncio.Future[Contents]) -> None:
+    """Hand a piece over; the looker that has found a fault takes no more."""
+    putting = asyncio.ensure_future(put)
+    both: set[asyncio.Future[Any]] = {putting, looking}
+    try:
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if not putting.done():
+            putting.cancel()
+    if looking.done():
+        looking.result()
+
+
+def _not_packed(ended: Ended | None, said: bytes) -> PaddockError:
+    text = said.decode(errors="replace").strip() or (ended.status if ended else "it broke off")
+    if ended is not None and ended.exit_code == _NO_PROGRAM:
+        return _no_tar()
+    return Conflict(
+        f"tar could not read all of it: {text}", remediation="ask for it as a user who may read it"
+    )
+
+
+def _not_unpacked(ran: CommandResult) -> PaddockError:
+    said = (ran.stderr or ran.stdout).decode(errors="replace").strip()[:_SAID]
+    if ran.exit_code == _NO_PROGRAM:
+        return _no_tar()
+    if "No space left" in said or "Disk quota" in said:
+        return LimitExceeded(f"the sandbox's disk is full: {said}", remediation="make room in it")
+    if ran.exit_code < 0:
+        return Broken(f"tar was ended: {ran.reason}")
+    return Conflict(
+        f"tar could not unpack all of it: {said}",
+        remediation="look at what is there already, and at who may write there",
+    )
+
+
+def _no_tar() -> Unsupported:
+    return Unsupported(
+        "the sandbox has no tar program", remediation="install tar in its template, or send files"
+    )

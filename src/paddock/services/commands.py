@@ -1,0 +1,269 @@
+"""Commands in a sandbox: run to their end, or started and followed from any offset."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from paddock.domain.audit import AuditEntry
+from paddock.domain.errors import InvalidRequest, NotFound, Unavailable
+from paddock.domain.guest import CommandResult
+from paddock.domain.ids import is_id, new_id
+from paddock.domain.team import Principal, Scope
+from paddock.guest_client.runs import Chunk, Gap, Run, RunExit, TailEvent
+from paddock.ports.clock import Clock
+from paddock.ports.store import Store
+from paddock.services.inside import Entered, Inside
+from paddock.services.merging import merged
+
+COMMAND_PREFIX = "cmd"
+DEFAULT_TIMEOUT_S = 60.0
+MAX_TIMEOUT_S = 3600.0
+MAX_BACKGROUND_S = 86400.0
+_RECONNECTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A program and what it starts with. Arguments reach it as they are, through no shell."""
+
+    argv: tuple[str, ...]
+    cwd: str = ""
+    user: str = ""
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    stdin: bytes = field(default=b"", repr=False)
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """How a command that is not waited for differs."""
+
+    terminal: tuple[int, int] | None = None
+    """Columns and rows."""
+    keep_stdin_open: bool = False
+    key: str = ""
+    """The same key is the same command."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Output of one stream at its offset; `lost` bytes before it are not there any more."""
+
+    stream: str
+    offset: int
+    data: bytes
+    lost: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.offset + len(self.data)
+
+
+class Commands:
+    """The commands of a team's sandboxes."""
+
+    def __init__(self, inside: Inside, store: Store, clock: Clock) -> None:
+        self._inside = inside
+        self._store = store
+        self._clock = clock
+
+    async def run(
+        self, principal: Principal, name: str, command: Command, max_output: int = 8 << 20
+    ) -> CommandResult:
+        """To its end. It ends with its caller, and at its deadline with exit code 124."""
+        timeout = _checked(command, DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S)
+        assert timeout is not None
+        async with self._inside.enter(principal, name, "command") as entered:
+            noted = asyncio.create_task(self._note(principal, entered, command, "command.run"))
+            try:
+                return await entered.guest.exec(
+                    command.argv,
+                    user=command.user or None,
+                    cwd=command.cwd or None,
+                    env=command.env,
+                    stdin=command.stdin,
+                    timeout=timeout,
+                    max_output=max_output,
+                )
+            finally:
+                await noted
+
+    async def start(
+        self, principal: Principal, name: str, command: Command, background: Background
+    ) -> tuple[str, Run]:
+        """Its id, and the command as it has begun. It goes on whoever goes away."""
+        timeout = _checked(command, None, MAX_BACKGROUND_S)
+        command_id = background.key or new_id(COMMAND_PREFIX)
+        async with self._inside.enter(principal, name, "command") as entered:
+            await self._note(principal, entered, command, "command.start")
+            run = await entered.guest.runs.start(
+                command_id,
+                command.argv,
+                user=command.user or None,
+                cwd=command.cwd or None,
+                env=command.env,
+                stdin=command.stdin,
+                keep_stdin_open=background.keep_stdin_open,
+                terminal=background.terminal,
+                timeout=timeout,
+            )
+            return command_id, run
+
+    async def get(self, principal: Principal, name: str, command_id: str) -> Run:
+        async with self._at(principal, name, command_id, Scope.SANDBOXES_READ) as entered:
+            return await entered.guest.runs.get(command_id)
+
+    async def list(self, principal: Principal, name: str) -> Sequence[Run]:
+        async with self._inside.enter(principal, name, "", Scope.SANDBOXES_READ) as entered:
+            return await entered.guest.runs.list()
+
+    async def follow(
+        self,
+        principal: Principal,
+        name: str,
+        command_id: str,
+        offsets: Mapping[str, int],
+        *,
+        follow: bool = True,
+    ) -> AsyncIterator[Piece | RunExit]:
+        """Its output from these offsets on, all streams as they come, and at last how it ended."""
+        async with self._at(principal, name, command_id, Scope.SANDBOXES_READ) as entered:
+            run = await entered.guest.runs.get(command_id)
+            tails = [
+                _tail(entered, command_id, stream, offsets.get(stream, 0), follow=follow)
+                for stream in run.streams
+            ]
+            async with merged(*tails) as items:
+                async for item in _ended_last(items):
+                    yield item
+
+    async def send_input(
+        self, principal: Principal, name: str, command_id: str, data: bytes
+    ) -> None:
+        async with self._at(principal, name, command_id) as entered:
+            await entered.guest.runs.send_input(command_id, data)
+
+    async def close_input(self, principal: Principal, name: str, command_id: str) -> None:
+        async with self._at(principal, name, command_id) as entered:
+            await entered.guest.runs.close_input(command_id)
+
+    async def resize(
+        self, principal: Principal, name: str, command_id: str, size: tuple[int, int]
+    ) -> None:
+        async with self._at(principal, name, command_id) as entered:
+            await entered.guest.runs.resize(command_id, *size)
+
+    async def signal(self, principal: Principal, name: str, command_id: str, signal: str) -> None:
+        async with self._at(principal, name, command_id) as entered:
+            await entered.guest.runs.signal(command_id, signal)
+
+    async def end(
+        self, principal: Principal, name: str, command_id: str, grace_s: float = 5.0
+    ) -> None:
+        """SIGTERM, after the grace the whole tree is killed. Its record stays."""
+        async with self._at(principal, name, command_id) as entered:
+            await entered.guest.runs.end(command_id, grace_s)
+
+    async def forget(self, principal: Principal, name: str, command_id: str) -> None:
+        """An ended command's output and record may go."""
+        async with self._at(principal, name, command_id) as entered:
+            await entered.guest.runs.ack(command_id)
+
+    @asynccontextmanager
+    async def _at(
+        self,
+        principal: Principal,
+        name: str,
+        command_id: str,
+        scope: Scope = Scope.SANDBOXES_WRITE,
+    ) -> AsyncIterator[Entered]:
+        if not is_id(command_id, COMMAND_PREFIX):
+            raise NotFound(
+                f"there is no command {command_id[:80]}",
+                remediation=f"a command's id looks like {COMMAND_PREFIX}_…",
+            )
+        what = "" if scope is Scope.SANDBOXES_READ else "command"
+        async with self._inside.enter(principal, name, what, scope) as entered:
+            yield entered
+
+    async def _note(
+        self, principal: Principal, entered: Entered, command: Command, action: str
+    ) -> None:
+        """Only the program's name is noted: arguments may hold what nobody should read later."""
+        entry = AuditEntry(
+            team_id=principal.team_id,
+            actor=principal.actor,
+            action=action,
+            subject=entered.sandbox.id,
+            at=self._clock.wall(),
+            detail={"program": command.argv[0][:200], "user": command.user},
+        )
+        await self._store.write(lambda tx: tx.audit.append([entry]))
+
+
+async def _ended_last(
+    items: AsyncIterator[Piece | RunExit],
+) -> AsyncIterator[Piece | RunExit]:
+    """Each stream tells the end; it is told once, when all output has been."""
+    ended: RunExit | None = None
+    async for item in items:
+        if isinstance(item, RunExit):
+            ended = item
+        else:
+            yield item
+    if ended is not None:
+        yield ended
+
+
+async def _tail(
+    entered: Entered, command_id: str, stream: str, offset: int, *, follow: bool
+) -> AsyncIterator[Piece | RunExit]:
+    """One stream; a connection that breaks is taken up where it broke."""
+    attempts = 0
+    while True:
+        tail = entered.guest.runs.tail(command_id, stream=stream, offset=offset, follow=follow)
+        try:
+            async for item in _pieces(stream, tail):
+                attempts = 0
+                offset = item.end if isinstance(item, Piece) else offset
+                yield item
+        except Unavailable:
+            attempts += 1
+            if attempts > _RECONNECTS:
+                raise
+            await asyncio.sleep(0.05 * 2**attempts)
+        else:
+            return
+
+
+async def _pieces(stream: str, tail: AsyncIterator[TailEvent]) -> AsyncIterator[Piece | RunExit]:
+    """A gap is told with the piece after it, or with an empty one at the end."""
+    lost, end = 0, 0
+    async for event in tail:
+        if isinstance(event, Gap):
+            lost, end = lost + event.end - event.start, event.end
+        elif isinstance(event, Chunk):
+            yield Piece(stream, event.offset, event.data, lost)
+            lost = 0
+        else:
+            if lost:
+                yield Piece(stream, end, b"", lost)
+            yield event
+            return
+    if lost:
+        yield Piece(stream, end, b"", lost)
+
+
+def _checked(command: Command, default: float | None, most: float) -> float | None:
+    if not command.argv or not command.argv[0]:
+        raise InvalidRequest(
+            "there is no command to run", remediation='give it as a list, such as ["ls", "-l"]'
+        )
+    timeout = default if command.timeout_s is None else command.timeout_s
+    if timeout is not None and not 0 < timeout <= most:
+        raise InvalidRequest(
+            f"timeout_s is {timeout:g}; it must be more than 0 and at most {most:g}",
+            remediation="run it in the background if it takes longer",
+        )
+    return timeout

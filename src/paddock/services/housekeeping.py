@@ -1,0 +1,66 @@
+"""Retention: what is old enough is forgotten, a little at a time."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from paddock.domain.errors import PaddockError
+from paddock.ports.clock import Clock
+from paddock.ports.store import Store, Transaction
+from paddock.services.snapshots import Snapshots
+
+_log = logging.getLogger(__name__)
+_AT_ONCE = 1000
+_DAY = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long what is kept, in seconds."""
+
+    events_s: float = 30 * _DAY
+    deleted_sandboxes_s: float = 30 * _DAY
+    """Their previews say 410 instead of 404 for so long."""
+    keys_s: float = _DAY
+    """A request repeated later than this is a new one."""
+
+
+class Housekeeping:
+    """Once an hour. The audit log is never touched."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        snapshots: Snapshots,
+        retention: Retention | None = None,
+        *,
+        every_s: float = 3600.0,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._snapshots = snapshots
+        self._retention = retention or Retention()
+        self._every_s = every_s
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self.look()
+            except PaddockError as error:
+                _log.warning("retention not carried out", extra={"error": error.message})
+            await self._clock.sleep(self._every_s)
+
+    async def look(self) -> None:
+        now, kept = self._clock.wall(), self._retention
+        await self._all(lambda tx: tx.events.prune(now - kept.events_s, _AT_ONCE))
+        await self._all(lambda tx: tx.keys.prune(now - kept.keys_s, _AT_ONCE))
+        await self._all(lambda tx: tx.sandboxes.purge(now - kept.deleted_sandboxes_s, _AT_ONCE))
+        while await self._snapshots.remove_expired():
+            pass
+
+    async def _all(self, some: Callable[[Transaction], int]) -> None:
+        """In small transactions, so that nobody waits long for the writer."""
+        while await self._store.write(some) == _AT_ONCE:
+            pass

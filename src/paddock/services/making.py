@@ -1,0 +1,302 @@
+"""How a sandbox comes into being: once per key, and wholly or not at all."""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
+
+from paddock.domain import names
+from paddock.domain.egress import CLOSED, EgressPolicy
+from paddock.domain.errors import Conflict, InvalidRequest, NotFound, PaddockError
+from paddock.domain.ids import new_id
+from paddock.domain.lifetime import MAX_KEEP_ALIVE_S, Clockwork, Lifetime
+from paddock.domain.reason import Reason
+from paddock.domain.records import SANDBOX_PREFIX, SandboxRecord, check_name, event_of, moved
+from paddock.domain.sandbox import Resources, SandboxState
+from paddock.domain.snapshot import SnapshotRef
+from paddock.domain.team import Principal, Scope
+from paddock.ports.clock import Clock
+from paddock.ports.provider import Observation, Provider, Ref, SandboxSpec
+from paddock.ports.store import ANY_TEAM, Store, Transaction
+from paddock.services.admission import Admission
+from paddock.services.changes import Changes
+from paddock.services.providers import Providers
+
+_log = logging.getLogger(__name__)
+INSTALLATION_LABEL = "paddock.installation"
+SANDBOX_LABEL = "paddock.sandbox"
+DEFAULT_TEMPLATE = "base"
+_FORKABLE = (SandboxState.RUNNING, SandboxState.PAUSED, SandboxState.STOPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What somebody wants a sandbox to be. What is None or empty is left to the defaults."""
+
+    template: str = ""
+    snapshot: str = ""
+    name: str = ""
+    provider: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    resources: Resources | None = None
+    lifetime: Lifetime | None = None
+    keep_alive_s: float | None = None
+    egress: EgressPolicy | None = None
+    ports: tuple[int, ...] = ()
+    runtime: str = ""
+    hardened: bool | None = None
+
+
+class Making:
+    """Creations and forks. Each goes on to its end when who asked for it goes away."""
+
+    def __init__(
+        self,
+        store: Store,
+        changes: Changes,
+        providers: Providers,
+        *,
+        clock: Clock,
+        installation: str,
+        admission: Admission | None = None,
+    ) -> None:
+        self._store = store
+        self._changes = changes
+        self._providers = providers
+        self._clock = clock
+        self._installation = installation
+        self._admission = admission
+        self._underway: dict[str, asyncio.Task[SandboxRecord]] = {}
+
+    async def create(self, principal: Principal, wish: Wish, key: str = "") -> SandboxRecord:
+        """A running sandbox. The same key gives the same one, also after a restart."""
+        principal.require(Scope.SANDBOXES_WRITE)
+        record = await self._plan(principal, wish)
+        return await self._enter(principal, record, key, ("create", wish))
+
+    async def fork(
+        self, principal: Principal, source: SandboxRecord, wish: Wish, key: str = ""
+    ) -> SandboxRecord:
+        """A new sandbox with a copy of the source's disk and configuration; the source goes on."""
+        principal.require(Scope.SANDBOXES_WRITE)
+        if source.state not in _FORKABLE:
+            raise Conflict(
+                f"sandbox {source.name} is {source.state} and cannot be forked",
+                remediation="start it first, or fork one of its snapshots",
+            )
+        now = self._clock.wall()
+        record = replace(
+            source,
+            id=new_id(SANDBOX_PREFIX),
+            name=check_name(wish.name) if wish.name else names.invent(),
+            state=SandboxState.CREATING,
+            ref="",
+            reason=None,
+            detail="",
+            parent_id=source.id,
+            labels={**source.labels, **wish.labels},
+            env={**source.env, **wish.env},
+            resources=wish.resources or source.resources,
+            lifetime=wish.lifetime or source.lifetime,
+            egress=wish.egress or source.egress,
+            ports=wish.ports or source.ports,
+            public_ports=frozenset(),
+            created_at=now,
+            changed_at=now,
+            clock=_wound(now, wish.keep_alive_s),
+            started_at=None,
+            version=0,
+        )
+        return await self._enter(principal, record, key, (f"fork {source.id}", wish))
+
+    async def resume_making(self, record: SandboxRecord, principal: Principal) -> SandboxRecord:
+        """Go on with a creation that a restart interrupted."""
+        return await self._follow(record, principal)
+
+    def is_making(self, sandbox_id: str) -> bool:
+        return sandbox_id in self._underway
+
+    async def aclose(self) -> None:
+        """Leave what is half made to the next start, which finds it by its key."""
+        tasks = list(self._underway.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _plan(self, principal: Principal, wish: Wish) -> SandboxRecord:
+        if wish.template and wish.snapshot:
+            raise InvalidRequest(
+                "a sandbox cannot be made of a template and a snapshot at once",
+                remediation="give one of them",
+            )
+        now = self._clock.wall()
+        record = SandboxRecord(
+            id=new_id(SANDBOX_PREFIX),
+            team_id=principal.team_id,
+            name=check_name(wish.name) if wish.name else names.invent(),
+            state=SandboxState.CREATING,
+            provider=wish.provider or self._providers.default,
+            created_at=now,
+            changed_at=now,
+            clock=_wound(now, wish.keep_alive_s),
+            template=wish.template or DEFAULT_TEMPLATE,
+            resources=wish.resources or Resources(),
+            labels=dict(wish.labels),
+            env=dict(wish.env),
+            egress=wish.egress or CLOSED,
+            ports=wish.ports,
+            lifetime=wish.lifetime or Lifetime(),
+            runtime=wish.runtime,
+            hardened=wish.hardened,
+        )
+        if wish.snapshot:
+            return await self._of_snapshot(record, wish)
+        self._providers.get(record.provider)
+        return record
+
+    async def _of_snapshot(self, record: SandboxRecord, wish: Wish) -> SandboxRecord:
+        found = await self._store.read(lambda tx: tx.snapshots.get(record.team_id, wish.snapshot))
+        if found is None or not found.ref:
+            raise NotFound(
+                f"there is no snapshot {wish.snapshot[:80]}",
+                remediation="`paddock snapshot list` shows those there are",
+            )
+        if wish.provider and wish.provider != found.provider:
+            raise InvalidRequest(
+                f"snapshot {found.name} is on provider {found.provider}, not on {wish.provider}",
+                remediation="leave the provider out",
+            )
+        return replace(
+            record,
+            provider=found.provider,
+            snapshot_id=found.id,
+            template=found.template,
+            resources=wish.resources or found.resources,
+            env={**found.env, **wish.env},
+            ports=wish.ports or found.ports,
+        )
+
+    async def _enter(
+        self, principal: Principal, record: SandboxRecord, key: str, request: tuple[str, Wish]
+    ) -> SandboxRecord:
+        """Write it down first, so that a restart finds what was begun."""
+        verb, wish = request
+        fingerprint = hashlib.sha256(f"{verb} {asdict(wish)!r}".encode()).hexdigest()
+
+        def enter(tx: Transaction) -> SandboxRecord:
+            if key:
+                now = record.created_at
+                claimed = tx.keys.claim(
+                    record.team_id, key, fingerprint=fingerprint, object_id=record.id, now=now
+                )
+                if claimed != record.id:
+                    earlier = tx.sandboxes.get(record.team_id, claimed)
+                    assert earlier is not None, "a key outlives what it stands for"
+                    return earlier
+            tx.sandboxes.add(record)
+            tx.events.append([event_of(record, principal.actor)])
+            action = "sandbox.fork" if record.parent_id else "sandbox.create"
+            tx.audit.append([self._changes.entry(principal, record, action, {})])
+            return record
+
+        with self._admission.reserved() if self._admission else nullcontext():
+            entered = await self._store.write(enter)
+            if entered.state is not SandboxState.CREATING:
+                return entered
+            return await self._follow(entered, principal)
+
+    async def _follow(self, record: SandboxRecord, principal: Principal) -> SandboxRecord:
+        task = self._underway.get(record.id)
+        if task is None:
+            task = asyncio.create_task(self._make(record, principal), name=f"make {record.id}")
+            self._underway[record.id] = task
+            task.add_done_callback(lambda _: self._underway.pop(record.id, None))
+        return await asyncio.shield(task)
+
+    async def _make(self, record: SandboxRecord, principal: Principal) -> SandboxRecord:
+        async with self._changes.alone(record.id):
+            try:
+                provider = self._providers.get(record.provider)
+                spec = await self._spec(record)
+                seen = await self._ask(provider, record, spec)
+            except PaddockError as error:
+                await self._give_up(record, principal, error)
+                raise
+            now = self._clock.wall()
+
+            def runs(current: SandboxRecord) -> SandboxRecord:
+                return replace(
+                    moved(current, SandboxState.RUNNING, now),
+                    ref=seen.ref.id,
+                    template=seen.template,
+                    resources=seen.resources,
+                )
+
+            return await self._changes.apply(record.id, runs, principal)
+
+    async def _ask(
+        self, provider: Provider, record: SandboxRecord, spec: SandboxSpec
+    ) -> Observation:
+        if not record.parent_id:
+            return await provider.create(record.id, spec)
+        source = await self._store.read(lambda tx: tx.sandboxes.get(ANY_TEAM, record.parent_id))
+        if source is None or source.is_gone:
+            raise Conflict(
+                f"sandbox {record.name} cannot be made: the sandbox it is a fork of is gone",
+                remediation="fork another, or restore a snapshot",
+            )
+        bare = replace(spec, template="", snapshot=None)
+        return await provider.fork(Ref(source.provider, source.ref), record.id, bare)
+
+    async def _spec(self, record: SandboxRecord) -> SandboxSpec:
+        if not record.snapshot_id or record.parent_id:
+            return self.spec(record)
+        found = await self._store.read(
+            lambda tx: tx.snapshots.get(record.team_id, record.snapshot_id)
+        )
+        if found is None:
+            raise NotFound(f"snapshot {record.snapshot_id} was deleted meanwhile")
+        return self.spec(record, SnapshotRef(found.provider, found.ref))
+
+    def spec(self, record: SandboxRecord, snapshot: SnapshotRef | None = None) -> SandboxSpec:
+        """What a provider is asked for."""
+        return SandboxSpec(
+            template="" if snapshot else record.template,
+            snapshot=snapshot,
+            resources=record.resources,
+            env=record.env,
+            labels={INSTALLATION_LABEL: self._installation, SANDBOX_LABEL: record.id},
+            egress=record.egress,
+            ports=record.ports,
+            runtime=record.runtime,
+            hardened=record.hardened,
+        )
+
+    async def _give_up(
+        self, record: SandboxRecord, principal: Principal, error: PaddockError
+    ) -> None:
+        """The provider left nothing behind, so neither do we: only the events tell of it (L7)."""
+        _log.warning("sandbox could not be made", extra={"id": record.id, "error": error.message})
+        now = self._clock.wall()
+
+        def undo(tx: Transaction) -> None:
+            current = tx.sandboxes.get(ANY_TEAM, record.id)
+            if current is None or current.state is not SandboxState.CREATING:
+                return
+            for state in (SandboxState.FAILED, SandboxState.DELETING, SandboxState.DELETED):
+                detail = error.message
+                current = moved(current, state, now, reason=Reason.CRASHED, detail=detail)
+                tx.events.append([event_of(current, principal.actor)])
+            tx.sandboxes.replace(current)
+            tx.keys.release(record.team_id, record.id)
+
+        await self._store.write(undo)
+
+
+def _wound(now: float, keep_alive_s: float | None) -> Clockwork:
+    if keep_alive_s is None:
+        return Clockwork(active_at=now)
+    return Clockwork(active_at=now, keep_alive_until=now + min(keep_alive_s, MAX_KEEP_ALIVE_S))

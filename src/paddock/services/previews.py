@@ -1,0 +1,213 @@
+"""Who may see what a sandbox serves, and waking a sandbox that somebody comes to see."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+from paddock.domain import preview
+from paddock.domain.errors import NotFound, PaddockError, Unauthenticated
+from paddock.domain.event import Event, EventKind
+from paddock.domain.preview import PreviewLink
+from paddock.domain.records import SandboxRecord
+from paddock.domain.sandbox import SandboxState
+from paddock.domain.team import Principal, Scope
+from paddock.guest_client.host import Port
+from paddock.ports.clock import Clock
+from paddock.ports.dialer import Dialer
+from paddock.ports.provider import Endpoint, Ref
+from paddock.ports.store import ANY_TEAM, Store
+from paddock.services.access import Access
+from paddock.services.activity import Activity
+from paddock.services.changes import Changes
+from paddock.services.guests import Guests
+from paddock.services.providers import Providers
+from paddock.services.sandboxes import Sandboxes
+from paddock.services.system import system
+
+_log = logging.getLogger(__name__)
+_ASLEEP = (SandboxState.STOPPED, SandboxState.PAUSED, SandboxState.ARCHIVED)
+_REMEMBERED_S = 0.5
+"""How long another process's change may go unnoticed by visitors; this one's is noticed at once."""
+_FAILURE_SHOWN_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """What somebody who comes to see a port has to show."""
+
+    link: str = ""
+    """From the address they came by."""
+    cookie: str = ""
+    """That we gave them when they came by a link."""
+    token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    sandbox: SandboxRecord
+    at: float
+
+
+class Previews:
+    """Decides over visits; does not carry them."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        changes: Changes,
+        sandboxes: Sandboxes,
+        providers: Providers,
+        guests: Guests,
+        activity: Activity,
+        access: Access,
+        dial: Dialer,
+        key: bytes,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._changes = changes
+        self._sandboxes = sandboxes
+        self._providers = providers
+        self._guests = guests
+        self._activity = activity
+        self._access = access
+        self._dial = dial
+        self._key = key
+        self._known: dict[str, _Known] = {}
+        self._endpoints: dict[tuple[str, int, int], Endpoint] = {}
+        self._waking: dict[str, asyncio.Task[None]] = {}
+        self._failures: dict[str, tuple[float, PaddockError]] = {}
+        store.on_events(self._hear)
+
+    async def find(self, sandbox_id: str) -> SandboxRecord:
+        """The sandbox of a preview's address, in any state; NotFound when there never was one."""
+        now = self._clock.now()
+        known = self._known.get(sandbox_id)
+        if known is not None and now - known.at < _REMEMBERED_S:
+            return known.sandbox
+        found = await self._store.read(lambda tx: tx.sandboxes.get(ANY_TEAM, sandbox_id))
+        if found is None or found.id != sandbox_id:
+            raise NotFound(
+                "there is no such preview",
+                remediation="check the address; `paddock ports NAME` shows a sandbox's previews",
+            )
+        self._known[sandbox_id] = _Known(found, now)
+        return found
+
+    async def admit(self, sandbox: SandboxRecord, port: int, visitor: Visitor) -> None:
+        """Unauthenticated when the port is private and nothing shown opens it."""
+        if port in sandbox.public_ports:
+            return
+        for word in (visitor.link, visitor.cookie):
+            if word and self._opens(word, sandbox, port):
+                return
+        if visitor.token:
+            principal = await self._access.authenticate(visitor.token)
+            principal.require(Scope.SANDBOXES_READ)
+            if principal.team_id == sandbox.team_id:
+                return
+            raise NotFound("there is no such preview", remediation="check the address")
+        if visitor.link:
+            preview.read(visitor.link, self._key, self._clock.wall())  # says what is wrong with it
+        raise Unauthenticated(
+            "this preview is private",
+            remediation="open it by a link: `paddock open NAME PORT`, or send X-Paddock-Token",
+        )
+
+    def _opens(self, word: str, sandbox: SandboxRecord, port: int) -> bool:
+        try:
+            link = preview.read(word, self._key, self._clock.wall())
+        except (Unauthenticated, ValueError):
+            return False
+        return (link.sandbox_id, link.port, link.generation) == (
+            sandbox.id,
+            port,
+            sandbox.link_generation,
+        )
+
+    async def share(
+        self, principal: Principal, name: str, port: int, lasts_s: float
+    ) -> tuple[PreviewLink, str]:
+        """A link that opens a private port to whoever has it."""
+        principal.require(Scope.SANDBOXES_WRITE)
+        preview.check_lifetime(lasts_s)
+        sandbox = await self._changes.find(principal.team_id, name)
+        now = self._clock.wall()
+        link = PreviewLink(sandbox.id, port, int(now + lasts_s), sandbox.link_generation)
+        data = {"port": port, "expires_at": link.expires_at, "name": sandbox.name}
+        kind = EventKind.PREVIEW_SHARED
+        event = Event(sandbox.team_id, kind, sandbox.id, now, data, principal.actor)
+        entry = self._changes.entry(principal, sandbox, "preview.share", {"port": port})
+        await self._store.write(lambda tx: (tx.events.append([event]), tx.audit.append([entry])))
+        return link, preview.sign(link, self._key)
+
+    async def revoke_links(self, principal: Principal, name: str) -> SandboxRecord:
+        """Every link that was ever shared ends."""
+        principal.require(Scope.SANDBOXES_WRITE)
+        sandbox = await self._changes.find(principal.team_id, name)
+        return await self._changes.apply(
+            sandbox.id,
+            lambda current: replace(current, link_generation=current.link_generation + 1),
+            principal,
+            action="preview.revoke",
+        )
+
+    def wake(self, sandbox: SandboxRecord) -> PaddockError | None:
+        """Begin to start it, once for all who wait; why the last attempt failed, if it did."""
+        failed = self._failures.get(sandbox.id)
+        if failed is not None and self._clock.now() - failed[0] < _FAILURE_SHOWN_S:
+            return failed[1]
+        if sandbox.state in _ASLEEP and sandbox.id not in self._waking:
+            task = asyncio.create_task(self._wake(sandbox), name=f"wake {sandbox.id}")
+            self._waking[sandbox.id] = task
+            task.add_done_callback(lambda _: self._waking.pop(sandbox.id, None))
+        return None
+
+    async def _wake(self, sandbox: SandboxRecord) -> None:
+        principal = system(sandbox.team_id, "preview")
+        try:
+            if sandbox.state is SandboxState.PAUSED:
+                await self._sandboxes.resume(principal, sandbox.id)
+            else:
+                await self._sandboxes.start(principal, sandbox.id)
+            self._failures.pop(sandbox.id, None)
+        except PaddockError as error:
+            _log.warning("sandbox did not wake", extra={"id": sandbox.id, "error": error.message})
+            self._failures[sandbox.id] = (self._clock.now(), error)
+
+    async def connect(self, sandbox: SandboxRecord, port: int) -> socket.socket:
+        """A connection to the port inside."""
+        place = (sandbox.id, sandbox.version, port)
+        endpoint = self._endpoints.get(place)
+        if endpoint is None:
+            provider = self._providers.get(sandbox.provider)
+            endpoint = await provider.endpoint(Ref(sandbox.provider, sandbox.ref), port)
+            self._endpoints[place] = endpoint
+        return await self._dial(endpoint)
+
+    async def ports(self, sandbox: SandboxRecord) -> Sequence[Port]:
+        """Where programs inside listen."""
+        return await (await self._guests.of(sandbox)).ports()
+
+    def visiting(self, sandbox_id: str) -> AbstractContextManager[None]:
+        return self._activity.working(sandbox_id, "preview")
+
+    async def aclose(self) -> None:
+        tasks = list(self._waking.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _hear(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if self._known.pop(event.subject, None) is not None:
+                self._endpoints = {
+                    place: endpoint
+                    for place, endpoint in self._endpoints.items()
+                    if place[0] != event.subject
+                }

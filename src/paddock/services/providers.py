@@ -1,0 +1,39 @@
+"""The providers of this installation by name, and which is meant when none is named."""
+
+from collections.abc import Iterator, Mapping
+
+from paddock.domain.errors import NotFound
+from paddock.ports.provider import Provider
+
+
+class Providers:
+    """A provider that could not be opened is absent, and the reason is remembered (I2)."""
+
+    def __init__(
+        self,
+        opened: Mapping[str, Provider],
+        default: str,
+        absent: Mapping[str, str] | None = None,
+    ) -> None:
+        self._opened = dict(opened)
+        self._absent = dict(absent or {})
+        self.default = default
+
+    def __iter__(self) -> Iterator[tuple[str, Provider]]:
+        return iter(self._opened.items())
+
+    @property
+    def absent(self) -> Mapping[str, str]:
+        return self._absent
+
+    def get(self, name: str) -> Provider:
+        if (provider := self._opened.get(name or self.default)) is not None:
+            return provider
+        if why := self._absent.get(name):
+            raise NotFound(
+                f"provider {name} is not in use: {why}", remediation="`paddock doctor` says more"
+            )
+        raise NotFound(
+            f"there is no provider {name!r}",
+            remediation=f"use one of: {', '.join(sorted(self._opened)) or 'none is set up'}",
+        )

@@ -1,0 +1,134 @@
+"""Ends what nobody uses, at its deadline or when no work is seen in it any more."""
+
+import asyncio
+import logging
+from dataclasses import dataclass, replace
+
+from paddock.domain.errors import PaddockError
+from paddock.domain.lifetime import Action, Due, due
+from paddock.domain.reason import Reason
+from paddock.domain.records import SandboxRecord
+from paddock.domain.sandbox import SandboxState
+from paddock.ports.clock import Clock
+from paddock.ports.provider import Ref
+from paddock.ports.store import SandboxFilter, Store
+from paddock.services.activity import Activity
+from paddock.services.changes import Changes
+from paddock.services.guests import Guests
+from paddock.services.providers import Providers
+from paddock.services.sandboxes import Sandboxes
+from paddock.services.system import system
+
+_log = logging.getLogger(__name__)
+_LIVING = frozenset({SandboxState.RUNNING, SandboxState.PAUSED, SandboxState.STOPPED})
+_FRESH_S = 120.0
+_AT_ONCE = 4
+CPU_FLOOR = 0.05
+"""Of one core, between two looks: less is a program that waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    at: float
+    cpu_seconds: float
+
+
+class Reaper:
+    """Looks at every sandbox from time to time."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        providers: Providers,
+        *,
+        changes: Changes,
+        sandboxes: Sandboxes,
+        guests: Guests,
+        activity: Activity,
+        every_s: float = 5.0,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._providers = providers
+        self._changes = changes
+        self._sandboxes = sandboxes
+        self._guests = guests
+        self._activity = activity
+        self._every_s = every_s
+        self._samples: dict[str, _Sample] = {}
+
+    async def run(self) -> None:
+        """Until cancelled. What fails is tried again the next time."""
+        while True:
+            try:
+                await self.look()
+            except PaddockError as error:
+                _log.warning("idle sandboxes not looked at", extra={"error": error.message})
+            await self._clock.sleep(self._every_s)
+
+    async def look(self) -> None:
+        """Write down where work was seen, then end what is due."""
+        if active := self._activity.take_unwritten():
+            await self._store.write(lambda tx: tx.sandboxes.touch(active))
+        limit = asyncio.Semaphore(_AT_ONCE)
+        now = self._clock.wall()
+        async with asyncio.TaskGroup() as group:
+            async for sandbox in self._changes.each(SandboxFilter(states=_LIVING)):
+                seen = self._activity.seen(sandbox.id, sandbox.clock.active_at)
+                clock = replace(sandbox.clock, active_at=seen)
+                if (found := due(sandbox.state, sandbox.lifetime, clock, now)) is not None:
+                    group.create_task(self._carry_out(sandbox, found, limit))
+
+    async def _carry_out(
+        self, sandbox: SandboxRecord, found: Due, limit: asyncio.Semaphore
+    ) -> None:
+        async with limit:
+            try:
+                stops_idle = found == Due(Action.STOP, Reason.IDLE)
+                if stops_idle and not await self._is_idle(sandbox):
+                    return
+                await self._end(sandbox, found)
+            except PaddockError as error:
+                details = {"id": sandbox.id, "action": found.action, "error": error.message}
+                _log.warning("sandbox could not be ended", extra=details)
+
+    async def _end(self, sandbox: SandboxRecord, found: Due) -> None:
+        principal = system(sandbox.team_id, "reaper")
+        if found.action is Action.DELETE:
+            await self._sandboxes.delete(principal, sandbox.id, reason=found.reason)
+        elif found.action is Action.PAUSE:
+            await self._sandboxes.pause(principal, sandbox.id, found.reason)
+        elif found.action is Action.STOP:
+            detail = ""
+            if found.reason is Reason.IDLE:
+                detail = f"no work was seen for {sandbox.lifetime.idle_timeout_s:g} s"
+            await self._sandboxes.stop(principal, sandbox.id, found.reason, detail)
+
+    async def _is_idle(self, sandbox: SandboxRecord) -> bool:
+        """Ask the sandbox itself: a command that runs there is work, whoever started it.
+
+        Idle it is only after two looks between which it used almost no CPU.
+        """
+        usage = await (await self._guests.of(sandbox)).usage()
+        now, before = self._clock.wall(), self._samples.pop(sandbox.id, None)
+        if usage.running_runs or usage.commands or usage.streams:
+            self._activity.touch(sandbox.id)
+            return False
+        cpu_seconds = await self._cpu_seconds(sandbox)
+        if cpu_seconds is None:
+            return True
+        if before is None or not 0 < now - before.at < _FRESH_S:
+            self._samples[sandbox.id] = _Sample(now, cpu_seconds)
+            return False
+        if (cpu_seconds - before.cpu_seconds) / (now - before.at) > CPU_FLOOR:
+            self._activity.touch(sandbox.id)
+            return False
+        return True
+
+    async def _cpu_seconds(self, sandbox: SandboxRecord) -> float | None:
+        """As the provider measures it, from outside; None where it cannot."""
+        provider = self._providers.get(sandbox.provider)
+        if not provider.capabilities.metrics:
+            return None
+        return (await provider.usage(Ref(sandbox.provider, sandbox.ref))).cpu_seconds

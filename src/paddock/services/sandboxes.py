@@ -1,0 +1,309 @@
+"""What can be done with a sandbox as a whole."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from paddock.domain.errors import Conflict, InvalidRequest, NotFound, ProviderError
+from paddock.domain.lifetime import MAX_KEEP_ALIVE_S, MAX_TIMEOUT_S, Lifetime
+from paddock.domain.reason import Reason
+from paddock.domain.records import SandboxRecord, check_name, moved
+from paddock.domain.sandbox import SandboxState, transition
+from paddock.domain.team import Principal, Scope
+from paddock.ports.clock import Clock
+from paddock.ports.provider import Observation, Provider, Ref, Usage
+from paddock.ports.store import Page, SandboxFilter, Store
+from paddock.services.activity import Activity
+from paddock.services.changes import Changes
+from paddock.services.guests import Guests
+from paddock.services.making import Making, Wish
+from paddock.services.providers import Providers
+
+Hold = Callable[[SandboxRecord], Awaitable[str]]
+"""What would be lost if the sandbox went now, in words; empty when nothing would be (L6)."""
+Verb = Callable[[Provider, Ref], Awaitable[Observation]]
+
+
+@dataclass(frozen=True, slots=True)
+class Amendment:
+    """What shall be different about a sandbox; None leaves it as it is."""
+
+    name: str | None = None
+    labels: Mapping[str, str] | None = None
+    lifetime: Lifetime | None = None
+    timeout_s: float | None = None
+    """From now on."""
+    keep_alive_s: float | None = None
+    """From now on, clamped; 0 ends it."""
+    public_ports: frozenset[int] | None = None
+
+
+class Sandboxes:
+    """The verbs of one noun. Every one is safe to repeat."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        providers: Providers,
+        *,
+        changes: Changes,
+        making: Making,
+        guests: Guests,
+        activity: Activity,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._providers = providers
+        self._changes = changes
+        self._making = making
+        self._guests = guests
+        self._activity = activity
+        self.holds: list[Hold] = []
+
+    async def create(self, principal: Principal, wish: Wish, key: str = "") -> SandboxRecord:
+        return await self._making.create(principal, wish, key)
+
+    async def fork(
+        self, principal: Principal, name: str, wish: Wish, key: str = ""
+    ) -> SandboxRecord:
+        source = await self.get(principal, name)
+        return await self._making.fork(principal, source, wish, key)
+
+    async def get(self, principal: Principal, name: str) -> SandboxRecord:
+        principal.require(Scope.SANDBOXES_READ)
+        return await self._changes.find(principal.team_id, name)
+
+    async def list(
+        self, principal: Principal, wanted: SandboxFilter, page: Page
+    ) -> Sequence[SandboxRecord]:
+        principal.require(Scope.SANDBOXES_READ)
+        return await self._store.read(lambda tx: tx.sandboxes.list(principal.team_id, wanted, page))
+
+    async def amend(self, principal: Principal, name: str, wanted: Amendment) -> SandboxRecord:
+        principal.require(Scope.SANDBOXES_WRITE)
+        sandbox = await self._changes.find(principal.team_id, name)
+        now = self._clock.wall()
+        return await self._changes.apply(
+            sandbox.id,
+            lambda current: _amended(current, wanted, now),
+            principal,
+            action="sandbox.change",
+        )
+
+    async def start(self, principal: Principal, name: str) -> SandboxRecord:
+        """A stopped sandbox runs again, with the environment that was set since."""
+        return await self._move(
+            principal, name, SandboxState.RUNNING, lambda p, r: p.start(r), action="start"
+        )
+
+    async def resume(self, principal: Principal, name: str) -> SandboxRecord:
+        return await self._move(
+            principal, name, SandboxState.RUNNING, lambda p, r: p.resume(r), action="resume"
+        )
+
+    async def stop(
+        self, principal: Principal, name: str, reason: Reason = Reason.USER, detail: str = ""
+    ) -> SandboxRecord:
+        return await self._move(
+            principal,
+            name,
+            SandboxState.STOPPED,
+            lambda p, r: p.stop(r, reason),
+            action="stop",
+            why=(reason, detail),
+        )
+
+    async def pause(
+        self, principal: Principal, name: str, reason: Reason = Reason.USER, detail: str = ""
+    ) -> SandboxRecord:
+        return await self._move(
+            principal,
+            name,
+            SandboxState.PAUSED,
+            lambda p, r: p.pause(r),
+            action="pause",
+            why=(reason, detail),
+        )
+
+    async def delete(
+        self,
+        principal: Principal,
+        name: str,
+        *,
+        force: bool = False,
+        reason: Reason = Reason.USER,
+    ) -> SandboxRecord:
+        """Nothing of it remains but its name in the log. Refused while work would be lost."""
+        principal.require(Scope.SANDBOXES_WRITE)
+        sandbox = await self._changes.find(principal.team_id, name)
+        async with self._changes.alone(sandbox.id):
+            sandbox = await self._changes.find(principal.team_id, sandbox.id)
+            if sandbox.state is SandboxState.DELETED:
+                return sandbox
+            if sandbox.state is not SandboxState.DELETING:
+                if not force:
+                    await self._check_holds(sandbox)
+                sandbox = await self._changes.apply(
+                    sandbox.id,
+                    lambda current: moved(
+                        current, SandboxState.DELETING, self._clock.wall(), reason=reason
+                    ),
+                    principal,
+                    action="sandbox.delete",
+                    detail={"forced": force},
+                )
+            return await self._finish_deleting(principal, sandbox)
+
+    async def usage(self, principal: Principal, name: str) -> Usage:
+        sandbox = await self.get(principal, name)
+        return await self._providers.get(sandbox.provider).usage(_ref(sandbox))
+
+    async def refresh(self, principal: Principal, sandbox: SandboxRecord) -> SandboxRecord:
+        """Look at what the provider sees, and write down what has become of the sandbox."""
+        async with self._changes.alone(sandbox.id):
+            sandbox = await self._changes.find(principal.team_id, sandbox.id)
+            if sandbox.is_gone or sandbox.state is SandboxState.CREATING:
+                return sandbox
+            try:
+                seen = await self._providers.get(sandbox.provider).observe(_ref(sandbox))
+            except NotFound:
+                return await self._lost(principal, sandbox)
+            return await self._note(principal, sandbox, seen)
+
+    async def _move(
+        self,
+        principal: Principal,
+        name: str,
+        target: SandboxState,
+        verb: Verb,
+        *,
+        action: str,
+        why: tuple[Reason | None, str] = (None, ""),
+    ) -> SandboxRecord:
+        principal.require(Scope.SANDBOXES_WRITE)
+        sandbox = await self._changes.find(principal.team_id, name)
+        async with self._changes.alone(sandbox.id):
+            sandbox = await self._changes.find(principal.team_id, sandbox.id)
+            if sandbox.state is target:
+                return sandbox
+            _check_verb(sandbox, target, action)
+            if target is not SandboxState.RUNNING:
+                await self._guests.forget(sandbox.id)
+            try:
+                await verb(self._providers.get(sandbox.provider), _ref(sandbox))
+            except NotFound:
+                lost = await self._lost(principal, sandbox)
+                raise Conflict(
+                    f"sandbox {sandbox.name} is lost: {lost.detail}",
+                    remediation="delete it, and create another or restore a snapshot",
+                ) from None
+            reason, detail = why
+            sandbox = await self._changes.apply(
+                sandbox.id,
+                lambda current: moved(
+                    current, target, self._clock.wall(), reason=reason, detail=detail
+                ),
+                principal,
+                action=f"sandbox.{action}",
+            )
+            if action == "start" and sandbox.env:
+                await (await self._guests.of(sandbox)).init(env=sandbox.env)
+            return sandbox
+
+    async def _note(
+        self, principal: Principal, sandbox: SandboxRecord, seen: Observation
+    ) -> SandboxRecord:
+        if seen.state in (SandboxState.DELETING, SandboxState.DELETED):
+            return await self._lost(principal, sandbox)  # nobody here asked for that
+
+        def caught_up(current: SandboxRecord) -> SandboxRecord:
+            if seen.state in (current.state, SandboxState.CREATING):
+                return current
+            now = self._clock.wall()
+            return moved(current, seen.state, now, reason=seen.reason, detail=seen.detail)
+
+        if seen.state is not SandboxState.RUNNING:
+            await self._guests.forget(sandbox.id)
+        return await self._changes.apply(sandbox.id, caught_up, principal)
+
+    async def _lost(self, principal: Principal, sandbox: SandboxRecord) -> SandboxRecord:
+        await self._guests.forget(sandbox.id)
+        detail = f"provider {sandbox.provider} does not know it any more"
+        return await self._changes.apply(
+            sandbox.id,
+            lambda current: moved(
+                current,
+                SandboxState.FAILED,
+                self._clock.wall(),
+                reason=Reason.PROVIDER_LOST,
+                detail=detail,
+            ),
+            principal,
+        )
+
+    async def _finish_deleting(self, principal: Principal, sandbox: SandboxRecord) -> SandboxRecord:
+        """When the provider cannot now, the sandbox stays `deleting` and the sweep tries again."""
+        await self._guests.forget(sandbox.id)
+        if sandbox.ref:
+            try:
+                await self._providers.get(sandbox.provider).destroy(_ref(sandbox))
+            except ProviderError as error:
+                if not error.retryable:
+                    raise
+                return sandbox
+        self._activity.forget(sandbox.id)
+        return await self._changes.apply(
+            sandbox.id,
+            lambda current: moved(
+                current, SandboxState.DELETED, self._clock.wall(), reason=current.reason
+            ),
+            principal,
+        )
+
+    async def _check_holds(self, sandbox: SandboxRecord) -> None:
+        for hold in self.holds:
+            if loss := await hold(sandbox):
+                raise Conflict(
+                    f"sandbox {sandbox.name} holds work that is nowhere else: {loss}",
+                    remediation="extract it first, or delete with force to lose it",
+                )
+
+
+def _ref(sandbox: SandboxRecord) -> Ref:
+    return Ref(sandbox.provider, sandbox.ref)
+
+
+def _check_verb(sandbox: SandboxRecord, target: SandboxState, action: str) -> None:
+    """The state machine, and that paused ones are resumed while stopped ones are started."""
+    transition(sandbox.name, sandbox.state, target)
+    starts_from = {"start": SandboxState.STOPPED, "resume": SandboxState.PAUSED}
+    expected = starts_from.get(action, sandbox.state)
+    if sandbox.state is not expected:
+        other = "resume" if action == "start" else "start"
+        raise Conflict(
+            f"sandbox {sandbox.name} is {sandbox.state}; {action} is for {expected} ones",
+            remediation=f"use `paddock {other} {sandbox.name}`",
+        )
+
+
+def _amended(current: SandboxRecord, wanted: Amendment, now: float) -> SandboxRecord:
+    clock = current.clock
+    if wanted.timeout_s is not None:
+        if not 0 < wanted.timeout_s <= MAX_TIMEOUT_S:
+            raise InvalidRequest(
+                f"timeout_s is {wanted.timeout_s:g}; it must be between 0 and {MAX_TIMEOUT_S:g}",
+                remediation="give the seconds from now on",
+            )
+        clock = replace(clock, expires_at=now + wanted.timeout_s)
+    if wanted.keep_alive_s is not None:
+        until = now + min(wanted.keep_alive_s, MAX_KEEP_ALIVE_S)
+        clock = replace(clock, keep_alive_until=until if wanted.keep_alive_s > 0 else None)
+    return replace(
+        current,
+        name=current.name if wanted.name is None else check_name(wanted.name),
+        labels=current.labels if wanted.labels is None else dict(wanted.labels),
+        lifetime=wanted.lifetime or current.lifetime,
+        public_ports=(current.public_ports if wanted.public_ports is None else wanted.public_ports),
+        clock=clock,
+        changed_at=now,
+    )

@@ -1,0 +1,55 @@
+"""The guest's client with what transfers need: byte ranges, and the moment a watch stands."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from paddock.guest_client import answers
+from paddock.guest_client.client import Guest
+from paddock.guest_client.files import Change, FileEvent
+
+_CHANGES = {f"EVENT_TYPE_{change.name}": change for change in Change}
+_WATCHING = "filesystem.Filesystem/WatchDir"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What of a file is sent: all of it, or a range."""
+
+    length: int | None
+    """None where nobody knows beforehand, as for a file of /proc."""
+    content_range: str = ""
+    """Empty when it is the whole file."""
+
+
+class RangeNotSatisfiable(Exception):
+    """The range begins beyond the file's end, for which HTTP has an answer of its own."""
+
+    def __init__(self, path: str, size: int) -> None:
+        super().__init__(f"{path} has {size} bytes: nothing of it is in that range")
+        self.size = size
+
+
+class TransferGuest(Guest):
+    """A guest whose files are read in part and watched from a known moment on."""
+
+    async def open_file(self, path: str, user: str, span: str) -> AsyncIterator[Part | bytes]:
+        """First the part, then its bytes; `span` is a Range header's value or empty."""
+        query = {"path": path, "username": user} if user else {"path": path}
+        headers = {"range": span} if span else {}
+        request = self._transport.request("GET", "files", headers=headers, query=query)
+        async with request as answer:
+            yield Part(answer.content_length, answer.headers.get("content-range", ""))
+            async for data in answer.content.iter_any():
+                yield data
+
+    async def watch(self, path: str, user: str, *, recursive: bool) -> AsyncIterator[FileEvent]:
+        """An empty name first, as soon as nothing more can be missed; then every change."""
+        message = {"path": path, "recursive": recursive}
+        async for frame in self._transport.stream(_WATCHING, message, user=user):
+            if "start" in frame:
+                yield FileEvent("", Change.CREATE)
+            elif "filesystem" in frame:
+                event = answers.inner(frame, "filesystem")
+                kind = _CHANGES.get(answers.text(event, "type"))
+                if kind is not None:
+                    yield FileEvent(answers.text(event, "name"), kind)

@@ -1,0 +1,356 @@
+"""The control plane as one running thing: store, providers, services, rounds, and the listener."""
+
+import asyncio
+import os
+import secrets
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from paddock import telemetry
+from paddock.adapters.host_memory import host_memory
+from paddock.adapters.providers.dialing import dial
+from paddock.adapters.store.store import open_store
+from paddock.domain.errors import InvalidRequest, PaddockError, Unavailable
+from paddock.domain.ids import new_id
+from paddock.domain.team import Principal
+from paddock.interfaces.api.app import create_app
+from paddock.interfaces.api.context import Services
+from paddock.interfaces.api.limits import RateLimit
+from paddock.interfaces.cli.toolbox import Progress
+from paddock.interfaces.preview import Front, FrontConfig
+from paddock.interfaces.preview.door import Door
+from paddock.ports.clock import SystemClock
+from paddock.ports.provider import Provider
+from paddock.ports.store import Page, Store, Transaction
+from paddock.services.access import Access
+from paddock.services.activity import Activity
+from paddock.services.archives import Archives
+from paddock.services.changes import Changes
+from paddock.services.commands import Commands
+from paddock.services.environment import Environment
+from paddock.services.events import EventFeed
+from paddock.services.files import Files
+from paddock.services.guests import Guests
+from paddock.services.housekeeping import Housekeeping
+from paddock.services.inside import Inside
+from paddock.services.making import Making
+from paddock.services.pressure import Pressure
+from paddock.services.previews import Previews
+from paddock.services.providers import Providers
+from paddock.services.reaper import Reaper
+from paddock.services.reconciler import Reconciler
+from paddock.services.sandboxes import Sandboxes
+from paddock.services.snapshots import Snapshots
+from paddock.services.system import system
+from paddock.settings import Settings
+from paddock.wiring import providers as opening
+
+_ON_THIS_HOST = frozenset({"local", "docker", "reference"})
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+TOKEN_FILE = "admin-token"  # noqa: S105 - the name of a file
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """What goes on in the background."""
+
+    reaper: Reaper
+    reconciler: Reconciler
+    pressure: Pressure
+    housekeeping: Housekeeping
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """The control plane, assembled."""
+
+    services: Services
+    rounds: Rounds
+
+
+async def serve(
+    settings: Settings, *, auth: bool, progress: Progress, ready: Callable[[str], None]
+) -> None:
+    """Until cancelled. `ready` is told the address once everything answers there."""
+    config = settings.server
+    if not auth and config.host not in _LOOPBACK:
+        raise InvalidRequest(
+            f"--no-auth with the address {config.host} would let in everyone who reaches it",
+            remediation="leave --no-auth out, or listen on 127.0.0.1",
+        )
+    async with (
+        _providers(settings, progress) as providers,
+        assembled(settings, providers, auth=auth) as plane,
+        listening(settings, plane) as url,
+    ):
+        ready(url)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(plane.rounds.reaper.run(), name="reaper")
+            group.create_task(plane.rounds.reconciler.run(), name="reconciler")
+            group.create_task(plane.rounds.pressure.run(), name="pressure")
+            group.create_task(plane.rounds.housekeeping.run(), name="housekeeping")
+
+
+@asynccontextmanager
+async def listening(settings: Settings, plane: "Plane") -> AsyncIterator[str]:
+    """The public address: the front there, and the API behind it on a socket of its own."""
+    await plane.rounds.reconciler.look()
+    config = settings.server
+    async with AsyncExitStack() as stack:
+        place = stack.enter_context(tempfile.TemporaryDirectory(prefix="paddock-"))
+        inner = Path(place) / "api.sock"
+        await stack.enter_async_context(_api(plane.services, inner))
+
+        async def api() -> socket.socket:
+            connection = socket.socket(socket.AF_UNIX)
+            connection.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(connection, str(inner))
+            return connection
+
+        door = Door(plane.services.previews, config.preview_domain, api)
+        limits = FrontConfig(trusted_proxies=config.trusted_proxies, public_url=config.public_url)
+        front = await stack.enter_async_context(Front(door, limits))
+        try:
+            host, port = await front.listen(config.host, config.port)
+        except OSError as error:
+            raise Unavailable(
+                f"cannot listen on {config.host}:{config.port}: {error.strerror}",
+                remediation="is it running already? choose another with --port",
+            ) from error
+        shown = f"[{host}]" if ":" in host else host
+        yield f"http://{shown}:{port}"
+
+
+@asynccontextmanager
+async def _api(services: Services, place: Path) -> AsyncIterator[None]:
+    started = asyncio.Event()
+    app = create_app(services, telemetry.observe_request)
+    server = _Server(app, place, started)
+    task = asyncio.create_task(server.serve(), name="api")
+    try:
+        await started.wait()
+        yield
+    finally:
+        server.should_exit = True
+        await task
+
+
+class _Server(uvicorn.Server):
+    """The ASGI server, which leaves signals to whoever runs it and says when it listens."""
+
+    def __init__(self, app: ASGIApp, place: Path, started: asyncio.Event) -> None:
+        config = uvicorn.Config(
+            app,
+            uds=str(place),
+            loop="none",
+            http="httptools",
+            ws="websockets-sansio",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=5,
+            # Only the front can reach it, and the front says who is behind it.
+            forwarded_allow_ips="*",
+        )
+        super().__init__(config)
+        self._started = started
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._started.set()
+
+
+@asynccontextmanager
+async def assembled(
+    settings: Settings, providers: Providers, *, auth: bool
+) -> AsyncIterator[Plane]:
+    """All services on these providers, opened in order and closed in reverse."""
+    data = settings.server.data_dir
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    async with AsyncExitStack() as stack:
+        place = settings.server.database or data / "paddock.db"
+        # News of other processes need not be asked for where there can be none.
+        config = replace(settings.store, exclusive=not settings.server.database)
+        store = await stack.enter_async_context(open_store(place, config))
+        access = Access(store, SystemClock())
+        await access.begin(lambda token: _keep(data / TOKEN_FILE, token))
+        installation = str(
+            await store.write(lambda tx: tx.values.add("installation", new_id("ins")))
+        )
+        key = await store.write(lambda tx: tx.values.add("preview-key", secrets.token_hex(32)))
+        parts = _Parts(store, providers, installation)
+        await stack.enter_async_context(parts.guests)
+        stack.push_async_callback(parts.making.aclose)
+        events = await stack.enter_async_context(EventFeed(store))
+        anyone = None if auth else await _anyone(store)
+        previews = parts.previews(access, bytes.fromhex(str(key)))
+        services = parts.services(
+            settings, access=access, events=events, previews=previews, anyone=anyone
+        )
+        stack.push_async_callback(services.previews.aclose)
+        yield Plane(services, parts.rounds(settings))
+
+
+class _Parts:
+    """What services are made of, each made once."""
+
+    def __init__(self, store: Store, providers: Providers, installation: str) -> None:
+        self.store, self.providers, self.installation = store, providers, installation
+        self.clock = clock = SystemClock()
+        self.activity = Activity(clock)
+        self.changes = Changes(store, clock)
+        self.guests = Guests(providers)
+        self.making = Making(store, self.changes, providers, clock=clock, installation=installation)
+        self.sandboxes = Sandboxes(
+            store,
+            clock,
+            providers,
+            changes=self.changes,
+            making=self.making,
+            guests=self.guests,
+            activity=self.activity,
+        )
+        self.snapshots = Snapshots(
+            store,
+            clock,
+            providers,
+            changes=self.changes,
+            making=self.making,
+            guests=self.guests,
+        )
+        self.inside = Inside(self.changes, self.guests, self.activity, self.sandboxes)
+
+    def previews(self, access: Access, key: bytes) -> Previews:
+        return Previews(
+            self.store,
+            self.clock,
+            changes=self.changes,
+            sandboxes=self.sandboxes,
+            providers=self.providers,
+            guests=self.guests,
+            activity=self.activity,
+            access=access,
+            dial=dial,
+            key=key,
+        )
+
+    def services(
+        self,
+        settings: Settings,
+        *,
+        access: Access,
+        events: EventFeed,
+        previews: Previews,
+        anyone: Principal | None,
+    ) -> Services:
+        config = settings.server
+        return Services(
+            store=self.store,
+            access=access,
+            sandboxes=self.sandboxes,
+            environment=Environment(self.changes, self.guests),
+            commands=Commands(self.inside, self.store, self.clock),
+            files=Files(self.inside, self.store, self.clock),
+            archives=Archives(self.inside, self.store, self.clock),
+            inside=self.inside,
+            snapshots=self.snapshots,
+            events=events,
+            previews=previews,
+            preview_domain=config.preview_domain,
+            public_url=config.public_url,
+            providers=self.providers,
+            rate=RateLimit(config.requests_per_second, config.requests_burst),
+            anyone=anyone,
+        )
+
+    def rounds(self, settings: Settings) -> Rounds:
+        reaper = Reaper(
+            self.store,
+            self.clock,
+            self.providers,
+            changes=self.changes,
+            sandboxes=self.sandboxes,
+            guests=self.guests,
+            activity=self.activity,
+            every_s=settings.server.reap_every_s,
+        )
+        reconciler = Reconciler(
+            self.store,
+            self.clock,
+            self.providers,
+            changes=self.changes,
+            making=self.making,
+            sandboxes=self.sandboxes,
+            installation=self.installation,
+        )
+        pressure = Pressure(
+            self.store,
+            self.clock,
+            host_memory,
+            changes=self.changes,
+            sandboxes=self.sandboxes,
+            providers=self.providers,
+            activity=self.activity,
+            here=_ON_THIS_HOST,
+        )
+        housekeeping = Housekeeping(self.store, self.clock, self.snapshots)
+        return Rounds(reaper, reconciler, pressure, housekeeping)
+
+
+@asynccontextmanager
+async def _providers(settings: Settings, progress: Progress) -> AsyncIterator[Providers]:
+    """The one in use and whatever else is enabled; a second one that fails is only absent (I2)."""
+    default = await opening.choose(settings.provider, opening.looks(settings))
+    async with AsyncExitStack() as stack:
+        opener = await stack.enter_async_context(opening.Opener(settings, progress, warm=True))
+        names = dict.fromkeys((default, *settings.server.providers))
+        outcomes = {name: await _opened(opener, name) for name in names}
+        opened = {name: one for name, one in outcomes.items() if not isinstance(one, str)}
+        for provider in opened.values():
+            stack.push_async_callback(provider.aclose)
+        if isinstance(why := outcomes[default], str):
+            raise Unavailable(f"provider {default} does not open: {why}")
+        yield Providers(
+            opened, default, {name: one for name, one in outcomes.items() if isinstance(one, str)}
+        )
+
+
+async def _opened(opener: opening.Opener, name: str) -> Provider | str:
+    """The provider, or why there is none."""
+    try:
+        return opening.layered(await opener.open(name))
+    except PaddockError as error:
+        return str(error)
+
+
+async def _anyone(store: Store) -> Principal:
+    def first(tx: Transaction) -> str:
+        return next(team.id for team in tx.teams.list(Page(1000)) if team.operator)
+
+    return replace(system(await store.read(first), "anyone"), actor="anyone")
+
+
+def _keep(path: Path, token: str) -> None:
+    """Readable by its owner only, and whole or not at all."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(token + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).rename(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,20 @@
+"""A control plane on the reference provider, shared by the tests of one module."""
+
+import pytest
+
+from tests.control_plane import disposable
+
+
+@pytest.fixture(scope="module")
+async def plane():
+    async with disposable() as made:
+        yield made
+
+
+@pytest.fixture
+async def box(plane):
+    """A running sandbox of the operating team."""
+    answer = await plane.admin.post("/v1/sandboxes", {"template": "plain"})
+    assert answer.status == 201, answer.body
+    yield answer.body
+    await plane.admin.delete(f"/v1/sandboxes/{answer['id']}?force=true")

@@ -1,0 +1,160 @@
+"""Who is let in, and what another team sees of one's things: nothing."""
+
+import asyncio
+import io
+
+import pytest
+
+from paddock.domain.errors import PaddockError, leaves
+from paddock.interfaces.api.errors import STATUS
+from paddock.settings import ServerConfig, Settings
+from tests.control_plane import disposable
+
+
+def test_every_error_has_its_answer():
+    assert set(STATUS) == set(leaves())
+
+
+@pytest.mark.proves("U2", "U3")
+async def test_nobody_gets_in_without_a_token(plane):
+    for token in ("", "nonsense", "tok_01m7gtyyx9nwfrs92mc398zrgh.secret"):
+        answer = await plane.client(token).get("/v1/sandboxes")
+        assert (answer.status, answer.error["code"]) == (401, "unauthenticated")
+        assert answer.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.proves("U2")
+async def test_a_token_is_shown_once_narrowed_and_revoked_at_once(plane):
+    made = await plane.admin.post("/v1/tokens", {"name": "ci", "scopes": ["sandboxes:read"]})
+    assert made.status == 201
+    reader = plane.client(made["token"])
+    assert (await reader.get("/v1/sandboxes")).status == 200
+    refused = await reader.post("/v1/sandboxes", {"template": "plain"})
+    assert (refused.status, refused.error["code"]) == (403, "forbidden")
+    listed = await plane.admin.get("/v1/tokens")
+    mine = next(item for item in listed["items"] if item["id"] == made["id"])
+    assert "token" not in mine
+    secret = made["token"].partition(".")[2]
+    assert secret not in str(listed.body)
+    assert (await plane.admin.delete(f"/v1/tokens/{made['id']}")).status == 200
+    assert (await reader.get("/v1/sandboxes")).status == 401
+
+
+async def test_nobody_gives_what_they_do_not_have(plane):
+    other = await plane.team("escalation")
+    narrow = await other.post(
+        "/v1/tokens", {"name": "n", "role": "admin", "scopes": ["tokens:manage"]}
+    )
+    holder = plane.client(narrow["token"])
+    answer = await holder.post("/v1/tokens", {"name": "wide", "role": "admin"})
+    assert answer.status == 400
+    assert (await other.post("/v1/teams", {"name": "more"})).status == 403
+    assert (await other.post("/v1/tokens", {"name": "x", "team": "default"})).status == 404
+    wide = await other.post(
+        "/v1/tokens", {"name": "x", "role": "admin", "scopes": ["settings:write"]}
+    )
+    assert wide.status == 400
+
+
+@pytest.mark.proves("U1")
+async def test_a_second_team_finds_nothing_of_the_first_on_any_route(plane, box):
+    """Every route of the document, with everything that belongs to somebody else."""
+    stranger = await plane.team("strangers")
+    command = (
+        await plane.admin.post(f"/v1/sandboxes/{box['id']}/commands", {"cmd": ["sleep", "60"]})
+    )["id"]
+    tokens = await plane.admin.get("/v1/tokens")
+    mine = {
+        "sandbox": box["id"],
+        "command": command,
+        "token": tokens["items"][0]["id"],
+        "snapshot": "s",
+        "port": 3000,
+    }
+    document = (await plane.admin.get("/v1/openapi.json")).body
+    tried = 0
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            named = [p["name"] for p in operation.get("parameters", []) if p["in"] == "path"]
+            if not named:
+                continue
+            body = _smallest(document, operation)
+            where = path.format(**mine) + _query(operation)
+            answer = await stranger.call(method.upper(), where, body)
+            assert answer.status == 404, (method, path, answer.status, answer.body)
+            tried += 1
+    assert tried >= 20
+    assert (await plane.admin.get(f"/v1/sandboxes/{box['id']}"))["state"] == "running"
+    assert (await stranger.get("/v1/sandboxes"))["items"] == []
+    assert (await stranger.get("/v1/events"))["items"] == []
+
+
+def _query(operation):
+    """The parameters that the route cannot do without."""
+    given = [p for p in operation.get("parameters", []) if p["in"] == "query"]
+    needed = [p["name"] for p in given if p.get("required")]
+    return "?" + "&".join(f"{name}=x" for name in needed) if needed else ""
+
+
+def _smallest(document, operation):
+    """The least that the route takes, so that nothing but ownership can be the reason."""
+    content = operation.get("requestBody", {}).get("content", {})
+    if "application/json" not in content:
+        return None
+    schema = content["application/json"]["schema"]
+    return _value(document, schema)
+
+
+def _value(document, schema):
+    if "$ref" in schema:
+        schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    if "examples" in schema:
+        return schema["examples"][0]
+    if schema.get("type") == "object":
+        required = schema.get("required", [])
+        return {name: _value(document, schema["properties"][name]) for name in required}
+    if schema.get("type") == "array":
+        return [_value(document, schema["items"])] * schema.get("minItems", 0)
+    return {"string": "x", "integer": 1, "number": 1.0, "boolean": False}.get(schema.get("type"))
+
+
+@pytest.mark.proves("U11")
+async def test_who_asks_too_often_is_told_when_to_come_back():
+    limits = ServerConfig(requests_per_second=1.0, requests_burst=20.0)
+    async with disposable(settings=Settings(server=limits)) as plane:
+        hasty = await plane.member()
+        answers = await asyncio.gather(*(hasty.get("/v1/me") for _ in range(40)))
+        slowed = [answer for answer in answers if answer.status == 429]
+        assert 1 <= 40 - len(slowed) <= 25
+        assert slowed[0].error["code"] == "limit_exceeded"
+        assert int(slowed[0].headers["retry-after"]) >= 1
+        assert (await plane.admin.get("/v1/me")).status == 200
+
+
+@pytest.mark.proves("U11")
+async def test_a_body_that_is_too_large_is_refused(plane):
+    body = io.BytesIO(b'{"name": "' + b"x" * (11 << 20) + b'"}')
+    headers = {"content-type": "application/json"}
+    answer = await plane.admin.call("POST", "/v1/teams", data=body, headers=headers)
+    assert (answer.status, answer.error["code"]) == (413, "limit_exceeded")
+
+
+@pytest.mark.proves("Q1")
+async def test_what_is_not_there_answers_in_the_same_shape(plane):
+    for method, path in (
+        ("GET", "/nowhere"),
+        ("PUT", "/v1/sandboxes"),
+        ("GET", "/v1/sandboxes/nope"),
+    ):
+        answer = await plane.admin.call(method, path)
+        assert answer.status in (404, 405)
+        assert set(answer.error) == {"code", "message", "retryable", "remediation", "request_id"}
+
+
+def test_an_error_says_nothing_that_it_was_not_told():
+    assert PaddockError("x").as_dict() == {
+        "code": "internal",
+        "message": "x",
+        "retryable": False,
+        "remediation": "",
+    }

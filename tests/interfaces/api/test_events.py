@@ -1,0 +1,87 @@
+"""Events and the audit log over HTTP."""
+
+import asyncio
+import json
+
+import pytest
+
+from paddock.domain.audit import AuditEntry, first_break
+
+
+@pytest.mark.proves("U6", "U7")
+async def test_a_sandboxes_life_is_told_in_order(plane):
+    made = await plane.admin.post("/v1/sandboxes", {"template": "plain"})
+    await plane.admin.post(f"/v1/sandboxes/{made['id']}/stop")
+    await plane.admin.delete(f"/v1/sandboxes/{made['id']}")
+    page = await plane.admin.get(f"/v1/events?subject={made['id']}")
+    kinds = [item["kind"].partition(".")[2] for item in page["items"]]
+    assert kinds == ["creating", "running", "stopped", "deleting", "deleted"]
+    numbers = [item["seq"] for item in page["items"]]
+    assert numbers == sorted(numbers)
+    assert page["items"][2]["data"]["reason"] == "user"
+    assert all(item["actor"].startswith("tok_") for item in page["items"])
+
+
+@pytest.mark.proves("U10")
+async def test_a_follower_hears_what_was_and_what_comes_and_resumes_without_a_gap(plane):
+    start = (await plane.admin.get("/v1/events?limit=500"))["items"]
+    after = start[-1]["seq"] if start else 0
+    heard: list[dict] = []
+    enough = asyncio.Event()
+
+    async def listen(place: int, count: int) -> None:
+        async for line in plane.admin.lines(
+            "GET", f"/v1/events/stream?format=ndjson&after={place}"
+        ):
+            heard.append(line)
+            if len(heard) >= count:
+                enough.set()
+                return
+
+    made = await plane.admin.post("/v1/sandboxes", {"template": "plain"})
+    first = asyncio.create_task(listen(after, 3))
+    await plane.admin.post(f"/v1/sandboxes/{made['id']}/stop")
+    await asyncio.wait_for(first, 10)
+    await plane.admin.post(f"/v1/sandboxes/{made['id']}/start")
+    await plane.admin.delete(f"/v1/sandboxes/{made['id']}")
+    await asyncio.wait_for(listen(heard[-1]["seq"], 6), 10)
+    kinds = [line["kind"].partition(".")[2] for line in heard]
+    assert kinds == ["creating", "running", "stopped", "running", "deleting", "deleted"]
+    assert len({line["seq"] for line in heard}) == 6
+
+
+async def test_server_sent_events_carry_their_number_as_id(plane, box):
+    headers = {"authorization": f"Bearer {plane.admin.token}", "Last-Event-ID": "0"}
+    async with plane.session.get(f"{plane.url}/v1/events/stream", headers=headers) as answer:
+        assert answer.content_type == "text/event-stream"
+        lines = [await answer.content.readline() for _ in range(3)]
+    assert lines[0].startswith(b"event: sandbox.")
+    number = int(lines[1].removeprefix(b"id: "))
+    assert json.loads(lines[2].removeprefix(b"data: "))["seq"] == number
+
+
+@pytest.mark.proves("U5")
+async def test_the_audit_log_says_who_did_what_and_shows_tampering(plane, box):
+    await plane.admin.post(f"/v1/sandboxes/{box['id']}/exec", {"cmd": ["echo", "s3cret"]})
+    exported = (await plane.admin.get("/v1/audit/export")).body.decode()
+    entries = [json.loads(line) for line in exported.splitlines()]
+    mine = [entry for entry in entries if entry["subject"] == box["id"]]
+    assert [entry["action"] for entry in mine] == ["sandbox.create", "command.run"]
+    assert mine[1]["detail"]["program"] == "echo"
+    assert "s3cret" not in exported
+    chain = await plane.services.store.read(lambda tx: tx.audit.after(0, 100_000))
+    assert first_break(chain) is None
+    forged = [*chain[:-1], AuditEntry(**{**_fields(chain[-1]), "actor": "nobody"})]
+    assert first_break(forged) is not None
+    viewer = await plane.member(role="viewer")
+    assert (await viewer.get("/v1/audit")).status == 403
+
+
+def _fields(entry: AuditEntry) -> dict:
+    names = ("team_id", "actor", "action", "subject", "at", "detail", "seq", "previous", "hash")
+    return {name: getattr(entry, name) for name in names}
+
+
+async def test_a_place_that_is_none_is_refused(plane):
+    for path in ("/v1/events?cursor=abc", "/v1/audit?cursor=-1", "/v1/events/stream?after=-1"):
+        assert (await plane.admin.get(path)).status == 400

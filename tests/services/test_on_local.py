@@ -1,0 +1,168 @@
+"""The control plane on real sandboxes of this host."""
+
+import asyncio
+
+import pytest
+
+from paddock.adapters.providers.local.provider import LocalProvider
+from paddock.wiring.providers import layered
+from tests.control_plane import disposable
+from tests.engines import local_config
+
+
+@pytest.fixture(scope="module")
+async def plane():
+    provider = await LocalProvider.open(local_config())
+    await provider.prepare("base")
+    async with disposable(provider=lambda _: layered(provider)) as made:
+        yield made
+
+
+@pytest.fixture
+async def box(plane):
+    wish = {"env": {"COLOUR": "blue"}, "labels": {"k": "v"}}
+    answer = await plane.admin.post("/v1/sandboxes", wish)
+    assert answer.status == 201, answer.body
+    yield answer.body
+    await plane.admin.delete(f"/v1/sandboxes/{answer['id']}?force=true")
+
+
+async def sh(plane, name, script):
+    ran = await plane.admin.post(f"/v1/sandboxes/{name}/exec", {"cmd": ["sh", "-c", script]})
+    assert ran.status == 200, ran.body
+    return ran["stdout"]
+
+
+@pytest.mark.proves("L1", "S6")
+async def test_a_sandbox_is_what_was_asked_for(plane, box):
+    assert (await sh(plane, box["id"], "id -un; echo $COLOUR; cat /etc/debian_version"))[:10] == (
+        "user\nblue\n"
+    )
+    used = await plane.admin.get(f"/v1/sandboxes/{box['id']}/metrics")
+    assert used["memory_bytes"] > 0
+
+
+@pytest.mark.proves("L4")
+async def test_pause_keeps_memory_and_stop_keeps_the_disk(plane, box):
+    path = f"/v1/sandboxes/{box['id']}"
+    script = "i=0; while :; do i=$((i+1)); echo $i > /tmp/count; sleep 0.02; done"
+    await plane.admin.post(f"{path}/commands", {"cmd": ["sh", "-c", script]})
+    await asyncio.sleep(0.3)
+    assert (await plane.admin.post(f"{path}/pause"))["state"] == "paused"
+    refused = await plane.admin.post(f"{path}/exec", {"cmd": ["true"]})
+    assert refused.status == 409
+    assert "resume" in refused.error["remediation"]
+    assert (await plane.admin.post(f"{path}/start")).status == 409
+    assert (await plane.admin.post(f"{path}/resume"))["state"] == "running"
+    before = int(await sh(plane, box["id"], "cat /tmp/count"))
+    await asyncio.sleep(0.3)
+    assert int(await sh(plane, box["id"], "cat /tmp/count")) > before
+    await sh(plane, box["id"], "echo kept > ~/note")
+    assert (await plane.admin.post(f"{path}/stop"))["state"] == "stopped"
+    assert (await plane.admin.post(f"{path}/start"))["state"] == "running"
+    assert await sh(plane, box["id"], "cat ~/note; echo $COLOUR") == "kept\nblue\n"
+
+
+@pytest.mark.proves("N1", "N2")
+async def test_a_snapshot_is_taken_while_it_runs_and_outlives_its_sandbox(plane):
+    source = (await plane.admin.post("/v1/sandboxes", {"env": {"S": "1"}})).body
+    await sh(
+        plane, source["id"], "echo one > ~/file; mkdir -p ~/node_modules ~/build; touch ~/build/x"
+    )
+    headers = {"Idempotency-Key": "snap"}
+    path = f"/v1/sandboxes/{source['id']}/snapshots"
+    taken = await plane.admin.post(path, {"name": "first"}, headers=headers)
+    assert taken.status == 201, taken.body
+    again = await plane.admin.post(path, {"name": "first"}, headers=headers)
+    assert again["id"] == taken["id"]
+    assert taken["env_names"] == ["S"]
+    await plane.admin.delete(f"/v1/sandboxes/{source['id']}")
+    listed = await plane.admin.get(f"/v1/snapshots?sandbox={source['id']}")
+    assert [item["id"] for item in listed["items"]] == [taken["id"]]
+    made = await plane.admin.post("/v1/sandboxes", {"snapshot": "first"})
+    assert made.status == 201, made.body
+    # No directory is left out because of its name, and the configuration comes along.
+    assert await sh(plane, made["id"], "cat ~/file; ls ~/build; echo $S") == "one\nx\n1\n"
+    assert made["env_names"] == ["S"]
+    assert (await plane.admin.delete("/v1/snapshots/first")).status == 204
+    assert (await plane.admin.get("/v1/snapshots/first")).status == 404
+    assert await sh(plane, made["id"], "cat ~/file") == "one\n"
+    await plane.admin.delete(f"/v1/sandboxes/{made['id']}")
+
+
+@pytest.mark.proves("N3", "N5")
+async def test_a_restore_builds_the_new_one_first_and_keeps_the_old_disk(plane, box):
+    path = f"/v1/sandboxes/{box['id']}"
+    await sh(plane, box["id"], "echo good > ~/work")
+    good = await plane.admin.post(f"{path}/snapshots", {})
+    await sh(plane, box["id"], "echo bad > ~/work")
+    restored = await plane.admin.post(f"{path}/restore", {"snapshot": good["id"]})
+    assert restored.status == 200, restored.body
+    assert (restored["id"], restored["name"], restored["state"]) == (
+        box["id"],
+        box["name"],
+        "running",
+    )
+    assert await sh(plane, box["id"], "cat ~/work; echo $COLOUR") == "good\nblue\n"
+    listed = await plane.admin.get(f"/v1/snapshots?sandbox={box['id']}")
+    automatic = [item for item in listed["items"] if item["automatic"]]
+    assert len(automatic) == 1
+    assert automatic[0]["expires_at"] is not None
+    back = await plane.admin.post(f"{path}/restore", {"snapshot": automatic[0]["id"]})
+    assert back.status == 200
+    assert await sh(plane, box["id"], "cat ~/work") == "bad\n"
+    missing = await plane.admin.post(f"{path}/restore", {"snapshot": "nothing"})
+    assert missing.status == 404
+    assert await sh(plane, box["id"], "cat ~/work") == "bad\n"
+    for item in (await plane.admin.get(f"/v1/snapshots?sandbox={box['id']}"))["items"]:
+        await plane.admin.delete(f"/v1/snapshots/{item['id']}")
+
+
+@pytest.mark.proves("N4")
+async def test_a_fork_goes_its_own_way_with_the_configuration(plane, box):
+    path = f"/v1/sandboxes/{box['id']}"
+    await sh(plane, box["id"], "echo shared > ~/file")
+    fork = await plane.admin.post(f"{path}/fork", {"labels": {"copy": "yes"}})
+    assert fork.status == 201, fork.body
+    assert fork["parent_id"] == box["id"]
+    assert fork["labels"] == {"k": "v", "copy": "yes"}
+    assert await sh(plane, fork["id"], "cat ~/file; echo $COLOUR; echo mine > ~/file") == (
+        "shared\nblue\n"
+    )
+    assert await sh(plane, box["id"], "cat ~/file") == "shared\n"
+    await plane.admin.delete(f"/v1/sandboxes/{fork['id']}")
+
+
+@pytest.mark.proves("E10")
+async def test_a_sandbox_that_dies_under_a_command_says_why(plane, box):
+    path = f"/v1/sandboxes/{box['id']}"
+    record = await plane.services.store.read(lambda tx: tx.sandboxes.get("", box["id"]))
+    running = asyncio.create_task(plane.admin.post(f"{path}/exec", {"cmd": ["sleep", "30"]}))
+    await asyncio.sleep(0.3)
+    provider = plane.services.providers.get(record.provider)
+    async for seen in provider.find({}):
+        if seen.ref.id == record.ref:
+            await provider.destroy(seen.ref)
+    answer = await running
+    assert (answer.status, answer.error["code"]) == (409, "conflict")
+    assert "is failed (provider_lost)" in answer.error["message"]
+    assert (await plane.admin.get(path))["reason"] == "provider_lost"
+
+
+@pytest.mark.proves("L8")
+async def test_a_program_that_computes_keeps_its_sandbox_awake_and_one_that_waits_does_not(plane):
+    boxes = []
+    for script in ("while :; do :; done", "sleep 1000"):
+        wish = {"lifetime": {"idle_timeout_s": 1}}
+        box = (await plane.admin.post("/v1/sandboxes", wish)).body
+        # A service of its own, not a command of anybody.
+        await sh(plane, box["id"], f"setsid sh -c '{script}' >/dev/null 2>&1 </dev/null & ")
+        boxes.append(box)
+    await asyncio.sleep(1.2)
+    for _ in range(3):
+        await plane.rounds.reaper.look()
+        await asyncio.sleep(0.4)
+    states = [(await plane.admin.get(f"/v1/sandboxes/{b['id']}"))["state"] for b in boxes]
+    assert states == ["running", "stopped"]
+    for box in boxes:
+        await plane.admin.delete(f"/v1/sandboxes/{box['id']}")

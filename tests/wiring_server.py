@@ -1,0 +1,124 @@
+"""`paddock up` as a process of its own, for tests that end it as a crash would."""
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import aiohttp
+
+from paddock.adapters.providers.local.provider import LocalProvider
+from paddock.adapters.providers.local.storage import unmount_pool
+from paddock.settings import Settings
+from paddock.wiring import local_in
+from tests.control_plane import Client
+from tests.engines import CACHE
+
+_PADDOCK = (sys.executable, "-m", "paddock")
+
+
+class Server:
+    """A control plane on its own data directory, which can be ended and started again."""
+
+    def __init__(self, data: Path, session: aiohttp.ClientSession) -> None:
+        self.data = data
+        self.port = _free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._session = session
+        self._process: asyncio.subprocess.Process | None = None
+        self.starts = 0
+
+    @property
+    def admin(self) -> Client:
+        return Client(self.url, (self.data / "admin-token").read_text().strip(), self._session)
+
+    async def start(self) -> None:
+        """Until it says that it is ready."""
+        environment = {
+            **os.environ,
+            "PADDOCK_LOCAL__TEMPLATE_CACHE": str(CACHE),
+            "PADDOCK_LOCAL__POOL_SIZE_MIB": "4096",
+        }
+        with (self.data.parent / "log").open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *_PADDOCK,
+                "up",
+                f"--data-dir={self.data}",
+                f"--port={self.port}",
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                env=environment,
+            )
+        assert self._process.stdout is not None
+        async with asyncio.timeout(60):
+            line = await self._process.stdout.readline()
+        assert line == f"ready {self.url}\n".encode(), (line, self.log()[-2000:])
+        self.starts += 1
+
+    async def kill(self) -> None:
+        """As a crash would: without a word."""
+        assert self._process is not None
+        self._process.kill()
+        await self._process.wait()
+
+    async def stop(self) -> int:
+        """As an operator would; the exit code."""
+        assert self._process is not None
+        if self._process.returncode is None:
+            self._process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(15):
+            return await self._process.wait()
+
+    def log(self) -> str:
+        return (self.data.parent / "log").read_text()
+
+
+@asynccontextmanager
+async def server() -> AsyncIterator[Server]:
+    """Running; in the end nothing of it remains, its sandboxes included."""
+    place = Path(tempfile.mkdtemp(prefix="pdk-", dir="/var/tmp"))
+    data = place / "data"
+    try:
+        async with aiohttp.ClientSession() as session:
+            made = Server(data, session)
+            await made.start()
+            try:
+                yield made
+            finally:
+                with suppress(Exception):
+                    await made.stop()
+                await _remove_sandboxes(data)
+    finally:
+        unmount_pool(data)
+        shutil.rmtree(place, ignore_errors=True)
+
+
+async def _remove_sandboxes(data: Path) -> None:
+    provider = await LocalProvider.open(local_in(Settings().local, data))
+    try:
+        async for found in provider.find({}):
+            await provider.destroy(found.ref)
+    finally:
+        await provider.aclose()
+
+
+async def provider_refs(data: Path) -> set[str]:
+    """What the provider really has, whatever the control plane believes."""
+    provider = await LocalProvider.open(local_in(Settings().local, data))
+    try:
+        return {found.ref.id async for found in provider.find({})}
+    finally:
+        await provider.aclose()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
