@@ -9,10 +9,12 @@ from functools import partial
 from paddock.domain.audit import AuditEntry
 from paddock.domain.errors import NotFound
 from paddock.domain.event import Event, EventKind
-from paddock.domain.records import SandboxRecord, event_of
+from paddock.domain.ids import is_id
+from paddock.domain.records import SANDBOX_PREFIX, SandboxRecord, event_of
 from paddock.domain.team import Principal
 from paddock.ports.clock import Clock
 from paddock.ports.store import ANY_TEAM, Page, SandboxFilter, Store, Transaction
+from paddock.services.recall import Recall
 
 _PAGE = 500
 Step = Callable[[SandboxRecord], SandboxRecord]
@@ -27,8 +29,9 @@ class _Held:
 class Changes:
     """Reads and changes of sandbox records, and the lock that their verbs take."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, recall: Recall) -> None:
         self._store = store
+        self._recall = recall
         self._clock = clock
         self._locks: dict[str, _Held] = {}
 
@@ -47,8 +50,11 @@ class Changes:
 
     async def find(self, team_id: str, name_or_id: str) -> SandboxRecord:
         """The team's sandbox; NotFound when there is none, or it is another team's."""
-        found = await self._store.read(lambda tx: tx.sandboxes.get(team_id, name_or_id))
-        if found is None:
+        if is_id(name_or_id, SANDBOX_PREFIX):
+            found = await self._recall.get(name_or_id)
+        else:
+            found = await self._store.read(lambda tx: tx.sandboxes.get(team_id, name_or_id))
+        if found is None or team_id not in (ANY_TEAM, found.team_id):
             raise missing(name_or_id)
         return found
 
@@ -87,7 +93,10 @@ class Changes:
                 tx.audit.append([self.entry(principal, stored, action, detail or {})])
             return stored
 
-        return await self._store.write(work)
+        try:
+            return await self._store.write(work)
+        finally:
+            self._recall.forget(sandbox_id)
 
     def entry(
         self,

@@ -18,20 +18,20 @@ from paddock.guest_client.host import Port
 from paddock.ports.clock import Clock
 from paddock.ports.dialer import Dialer
 from paddock.ports.provider import Endpoint, Ref
-from paddock.ports.store import ANY_TEAM, Store
+from paddock.ports.store import Store
 from paddock.services.access import Access
 from paddock.services.activity import Activity
 from paddock.services.changes import Changes
 from paddock.services.guests import Guests
 from paddock.services.providers import Providers
+from paddock.services.recall import Recall
 from paddock.services.sandboxes import Sandboxes
 from paddock.services.system import system
 
 _log = logging.getLogger(__name__)
 _ASLEEP = (SandboxState.STOPPED, SandboxState.PAUSED, SandboxState.ARCHIVED)
-_REMEMBERED_S = 0.5
-"""How long another process's change may go unnoticed by visitors; this one's is noticed at once."""
 _FAILURE_SHOWN_S = 10.0
+_MOST_MACHINES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,6 @@ class Visitor:
     token: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    sandbox: SandboxRecord
-    at: float
-
-
 class Previews:
     """Decides over visits; does not carry them."""
 
@@ -60,6 +54,7 @@ class Previews:
         clock: Clock,
         *,
         changes: Changes,
+        recall: Recall,
         sandboxes: Sandboxes,
         providers: Providers,
         guests: Guests,
@@ -71,6 +66,7 @@ class Previews:
         self._store = store
         self._clock = clock
         self._changes = changes
+        self._recall = recall
         self._sandboxes = sandboxes
         self._providers = providers
         self._guests = guests
@@ -78,25 +74,19 @@ class Previews:
         self._access = access
         self._dial = dial
         self._key = key
-        self._known: dict[str, _Known] = {}
-        self._endpoints: dict[tuple[str, int, int], Endpoint] = {}
+        self._endpoints: dict[str, dict[int, Endpoint]] = {}
+        """By machine: a sandbox that was started again is at another place."""
         self._waking: dict[str, asyncio.Task[None]] = {}
         self._failures: dict[str, tuple[float, PaddockError]] = {}
-        store.on_events(self._hear)
 
     async def find(self, sandbox_id: str) -> SandboxRecord:
         """The sandbox of a preview's address, in any state; NotFound when there never was one."""
-        now = self._clock.now()
-        known = self._known.get(sandbox_id)
-        if known is not None and now - known.at < _REMEMBERED_S:
-            return known.sandbox
-        found = await self._store.read(lambda tx: tx.sandboxes.get(ANY_TEAM, sandbox_id))
+        found = await self._recall.get(sandbox_id)
         if found is None or found.id != sandbox_id:
             raise NotFound(
                 "there is no such preview",
                 remediation="check the address; `paddock ports NAME` shows a sandbox's previews",
             )
-        self._known[sandbox_id] = _Known(found, now)
         return found
 
     async def admit(self, sandbox: SandboxRecord, port: int, visitor: Visitor) -> None:
@@ -182,12 +172,15 @@ class Previews:
 
     async def connect(self, sandbox: SandboxRecord, port: int) -> socket.socket:
         """A connection to the port inside."""
-        place = (sandbox.id, sandbox.version, port)
-        endpoint = self._endpoints.get(place)
+        machine = f"{sandbox.ref} {sandbox.started_at}"
+        if machine not in self._endpoints and len(self._endpoints) >= _MOST_MACHINES:
+            self._endpoints.clear()
+        ports = self._endpoints.setdefault(machine, {})
+        endpoint = ports.get(port)
         if endpoint is None:
             provider = self._providers.get(sandbox.provider)
             endpoint = await provider.endpoint(Ref(sandbox.provider, sandbox.ref), port)
-            self._endpoints[place] = endpoint
+            ports[port] = endpoint
         return await self._dial(endpoint)
 
     async def ports(self, sandbox: SandboxRecord) -> Sequence[Port]:
@@ -202,12 +195,3 @@ class Previews:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _hear(self, events: Sequence[Event]) -> None:
-        for event in events:
-            if self._known.pop(event.subject, None) is not None:
-                self._endpoints = {
-                    place: endpoint
-                    for place, endpoint in self._endpoints.items()
-                    if place[0] != event.subject
-                }

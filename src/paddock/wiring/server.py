@@ -45,6 +45,7 @@ from paddock.services.pressure import Pressure
 from paddock.services.previews import Previews
 from paddock.services.providers import Providers
 from paddock.services.reaper import Reaper
+from paddock.services.recall import Recall
 from paddock.services.reconciler import Reconciler
 from paddock.services.sandboxes import Sandboxes
 from paddock.services.snapshots import Snapshots
@@ -210,7 +211,8 @@ class _Parts:
         self.store, self.providers, self.installation = store, providers, installation
         self.clock = clock = SystemClock()
         self.activity = Activity(clock)
-        self.changes = Changes(store, clock)
+        self.recall = Recall(store, clock)
+        self.changes = Changes(store, clock, self.recall)
         self.guests = Guests(providers)
         self.making = Making(store, self.changes, providers, clock=clock, installation=installation)
         self.sandboxes = Sandboxes(
@@ -237,6 +239,7 @@ class _Parts:
             self.store,
             self.clock,
             changes=self.changes,
+            recall=self.recall,
             sandboxes=self.sandboxes,
             providers=self.providers,
             guests=self.guests,

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import Depends, Header, Query, Request
+from fastapi import Depends, Header, Query
 from starlette.requests import HTTPConnection
 
 from paddock.domain.errors import InvalidRequest, LimitExceeded, Unauthenticated
@@ -50,14 +50,19 @@ class Services:
     ready: Callable[[], Awaitable[dict[str, object]]] | None = None
 
 
-def services(connection: HTTPConnection) -> Services:
+# All dependencies are `async def`: FastAPI would send plain functions through a thread.
+async def services(connection: HTTPConnection) -> Services:
+    return services_of(connection)
+
+
+def services_of(connection: HTTPConnection) -> Services:
     found: Services = connection.app.state.services
     return found
 
 
 async def principal(connection: HTTPConnection) -> Principal:
     """Whom the request acts for: `Authorization: Bearer TOKEN`, or `X-API-Key: TOKEN`."""
-    given = services(connection)
+    given = services_of(connection)
     if given.anyone is not None:
         return given.anyone
     presented = _presented(connection)
@@ -84,7 +89,7 @@ def _presented(connection: HTTPConnection) -> str:
     )
 
 
-def page(
+async def page(
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="at most so many")] = 50,
     cursor: Annotated[
         str, Query(max_length=200, description="next_cursor of the page before")
@@ -94,7 +99,7 @@ def page(
     return Page(limit + 1, cursor)
 
 
-def idempotency_key(
+async def idempotency_key(
     value: Annotated[str, Header(alias="Idempotency-Key", max_length=200)] = "",
 ) -> str:
     if value and not (value.isascii() and value.isprintable()):
@@ -103,10 +108,6 @@ def idempotency_key(
             remediation="use at most 200 printable ASCII characters",
         )
     return value
-
-
-def request_of(request: Request) -> Request:
-    return request
 
 
 Given = Annotated[Services, Depends(services)]

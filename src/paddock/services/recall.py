@@ -1,0 +1,54 @@
+"""Sandbox records that were read lately, so that what happens often need not ask the store."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paddock.domain.event import Event
+from paddock.domain.records import SandboxRecord
+from paddock.ports.clock import Clock
+from paddock.ports.store import ANY_TEAM, Store
+
+_SHARED_S = 0.5
+"""How long another process's change may go unnoticed where there are others."""
+_MOST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    sandbox: SandboxRecord
+    at: float
+
+
+class Recall:
+    """What this process changed is read anew; what it did not is remembered."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._known: dict[str, _Known] = {}
+        self._changes = 0
+        store.on_events(self._hear)
+
+    async def get(self, sandbox_id: str) -> SandboxRecord | None:
+        """By id, of any team, in any state."""
+        known = self._known.get(sandbox_id)
+        if known is not None and (
+            not self._store.is_shared or self._clock.now() - known.at < _SHARED_S
+        ):
+            return known.sandbox
+        before, now = self._changes, self._clock.now()
+        found = await self._store.read(lambda tx: tx.sandboxes.get(ANY_TEAM, sandbox_id))
+        # What was changed while it was being read is not what we hold.
+        if found is not None and before == self._changes:
+            if len(self._known) >= _MOST:
+                self._known.clear()
+            self._known[sandbox_id] = _Known(found, now)
+        return found
+
+    def forget(self, sandbox_id: str) -> None:
+        self._changes += 1
+        self._known.pop(sandbox_id, None)
+
+    def _hear(self, events: Sequence[Event]) -> None:
+        for event in events:
+            self.forget(event.subject)
