@@ -26,6 +26,7 @@ cd "$BASE/root"
 mount -t proc proc proc
 mount -t tmpfs -o mode=755 tmpfs dev
 mkdir -p dev/pts dev/shm run/paddock
+chmod 1777 dev/shm
 mount -t devpts -o newinstance,ptmxmode=0666,mode=0620,gid=5 devpts dev/pts
 ln -s pts/ptmx dev/ptmx
 ln -s /proc/self/fd dev/fd

@@ -100,7 +100,7 @@ async def test_paths_start_at_the_users_home(guest: Guest) -> None:
     await guest.files.write("by-root", b"3", user="root")
     assert await guest.files.read("/home/user/a/rel") == b"1"
     assert await guest.files.read("/home/user/tilde") == b"2"
-    assert await guest.files.read("/root/by-root") == b"3"
+    assert await guest.files.read("/root/by-root", user="root") == b"3"
 
 
 async def test_an_upload_makes_its_directories_and_gives_all_to_the_user(guest: Guest) -> None:
@@ -112,13 +112,13 @@ async def test_an_upload_makes_its_directories_and_gives_all_to_the_user(guest: 
     assert (await guest.files.stat("/opt/r1")).owner == "root"
 
 
-async def test_an_existing_file_keeps_its_mode_and_changes_its_owner(guest: Guest) -> None:
-    await guest.exec(
-        ["sh", "-c", "echo a-long-content > /tmp/mine; chmod 751 /tmp/mine"], user="root"
-    )
-    await guest.files.write("/tmp/mine", b"short")
-    entry = await guest.files.stat("/tmp/mine")
-    assert (entry.owner, entry.mode, entry.size) == ("user", 0o751, 5)
+@pytest.mark.parametrize("size", [5, 3 << 20])
+async def test_an_existing_file_keeps_its_mode_and_its_owner(guest: Guest, size: int) -> None:
+    script = "echo a-long-content > /opt/theirs; chmod 767 /opt/theirs"
+    await guest.exec(["sh", "-c", script], user="root")
+    await guest.files.write("/opt/theirs", b"x" * size)
+    entry = await guest.files.stat("/opt/theirs")
+    assert (entry.owner, entry.mode, entry.size) == ("root", 0o767, size)
 
 
 async def test_an_upload_follows_a_link_to_a_file(guest: Guest) -> None:

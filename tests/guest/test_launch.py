@@ -20,7 +20,7 @@ SOURCES = str(Path(launch.__file__).parents[2])
 PRELUDE = f"""
 import json, os, signal, sys
 sys.path.insert(0, {SOURCES!r})
-from paddock.guest import environment, launch, spawn
+from paddock.guest import environment, launch, spawn, syscalls
 from paddock.guest.errors import GuestError
 from paddock.guest.users import Account, ROOT
 launcher = launch.Launcher(by_fork=BY_FORK)
@@ -33,6 +33,20 @@ def run(argv, account=ROOT, cwd=b"/", **options):
     status = os.waitpid(spawned.pid, 0)[1]
     os.close(spawned.stdout); os.close(spawned.stderr)
     return out.decode(), os.waitstatus_to_exitcode(status)
+
+import ctypes, struct, time
+KILL, NANOSLEEP = (62, 35) if os.uname().machine == "x86_64" else (129, 101)
+number = syscalls.NUMBER
+TO_ITSELF = 0  # its process group, which is its own after setsid
+program = ctypes.create_string_buffer(b"/bin/true")
+nothing = (ctypes.c_char_p * 1)(None)
+def start(*steps, path=program):
+    execve = (number["execve"], *map(ctypes.addressof, (path, nothing, nothing)))
+    return launcher.launch([(number["setsid"],), *steps, execve], exposed=True)
+def has_children():
+    try: os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError: return False
+    return True
 """
 
 
@@ -123,7 +137,6 @@ def test_the_first_call_that_fails_is_named(by_fork: bool) -> None:
     found = _script(
         by_fork,
         """
-number = launch.NUMBER
 calls = [(number["setsid"],), (number["dup3"], 9999, 1, 0), (number["setsid"],)]
 try: launcher.launch(calls)
 except launch.LaunchFailed as error: print(json.dumps([error.index, error.errno]))
@@ -132,9 +145,93 @@ except launch.LaunchFailed as error: print(json.dumps([error.index, error.errno]
     assert found == [1, 9]
 
 
+@pytest.mark.parametrize("times", [1, 50])
+def test_a_child_that_is_stopped_before_its_program_is_set_going(by_fork: bool, times: int) -> None:
+    found = _script(
+        by_fork,
+        f"""
+began = time.monotonic()
+pid = start(*[(KILL, TO_ITSELF, signal.SIGSTOP)] * {times})
+took = time.monotonic() - began
+print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), took]))
+""",
+    )
+    assert found[0] == 0
+    assert found[1] < 2
+
+
+def test_a_stopped_child_that_then_fails_says_why(by_fork: bool) -> None:
+    found = _script(
+        by_fork,
+        """
+stop = (KILL, TO_ITSELF, signal.SIGSTOP)
+try: start(stop, path=ctypes.create_string_buffer(b"/no/such"))
+except launch.LaunchFailed as error: print(json.dumps([error.index, error.errno, has_children()]))
+""",
+    )
+    assert found == [2, 2, False]
+
+
+def test_a_child_that_cannot_be_set_going_is_given_up_soon(by_fork: bool) -> None:
+    found = _script(
+        by_fork,
+        """
+a_minute = ctypes.create_string_buffer(struct.pack("2q", 60, 0), 16)
+held_up = 0
+began = time.monotonic()
+for _ in range(2):
+    try: start((NANOSLEEP, ctypes.addressof(a_minute), 0))
+    except launch.LaunchHeldUp: held_up += 1
+took = time.monotonic() - began
+left = has_children()
+pid = start()
+print(json.dumps([held_up, left, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), took]))
+""",
+    )
+    assert found[:3] == [2, False, 0]
+    assert found[3] < 3
+
+
+def test_a_child_that_is_killed_on_its_way_has_ended_by_the_signal(by_fork: bool) -> None:
+    found = _script(
+        by_fork,
+        """
+pid = start((KILL, TO_ITSELF, signal.SIGKILL))
+print(json.dumps(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
+""",
+    )
+    assert found == -9
+
+
+def test_nobody_can_speak_to_the_guest_through_a_child_that_is_on_its_way(by_fork: bool) -> None:
+    """What the guest does at a signal, the child must not do: it has the guest's memory."""
+    found = _script(
+        by_fork,
+        """
+heard = []
+wakeup, other = os.pipe2(os.O_NONBLOCK)
+for name in ("SIGTERM", "SIGINT", "SIGCHLD", "SIGUSR1"):
+    signal.signal(signal.Signals[name], lambda number, _: heard.append(number))
+signal.set_wakeup_fd(other)
+class Interrupted(launch.Launcher):
+    def launch(self, calls, **options):
+        calls = [*calls[:-1], (KILL, TO_ITSELF, self.number), calls[-1]]
+        return super().launch(calls, **options)
+account = Account("someone", 1234, 1235, "/tmp", "/bin/sh", (1235,))
+spawner = spawn.Spawner(launcher=Interrupted(by_fork=BY_FORK))
+codes = []
+for name in ("SIGTERM", "SIGINT", "SIGUSR1", "SIGQUIT", "SIGALRM"):
+    spawner._launcher.number = signal.Signals[name]
+    codes.append(run(["true"], account)[1])
+print(json.dumps([codes, [n for n in heard if n != signal.SIGCHLD]]))
+""".replace("BY_FORK", str(by_fork)),
+    )
+    assert found == [[-15, -2, -10, -3, -14], []]
+
+
 WALK = """
 .intel_syntax noprefix
-        push rbx; mov rbx, rdi; mov rdi, rdx; xor edx, edx; xor r10d, r10d; xor r8d, r8d
+        push rbx; mov rbx, rdi; mov rdi, rdx; mov rdx, rcx; xor r10d, r10d; xor r8d, r8d
         mov eax, 56; syscall; test rax, rax; jz call; pop rbx; ret
 call:   mov rax, [rbx]; mov rdi, [rbx+8]; mov rsi, [rbx+16]; mov rdx, [rbx+24]
         mov r10, [rbx+32]; mov r8, [rbx+40]; mov r9, [rbx+48]; syscall

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import stat
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 
-from . import paths
+from . import paths, rights
 from .connect import Message
 from .environment import decode
 from .errors import GuestError
-from .users import Accounts
+from .users import Account, Accounts
 
 METADATA_PREFIX = "user.e2b."
 _MOST_ENTRIES = 200_000
@@ -46,12 +47,27 @@ def describe_at(accounts: Accounts, directory: int, name: bytes, path: bytes) ->
     return {**_basic(accounts, status, path), **entry}
 
 
-async def walk(
-    accounts: Accounts, directory: int, path: bytes, depth: int
-) -> AsyncIterator[Message]:
-    """Entries below an open directory, sorted, each before its own children."""
+async def list_below(
+    accounts: Accounts, account: Account, directory: int, path: bytes, *, depth: int
+) -> list[Message]:
+    """What the account can see below an open directory, sorted, each before its own children."""
+    found: list[Message] = []
+    walk = _walk(accounts, directory, path, depth)
+    while True:
+        before = len(found)
+        with rights.of(account):
+            found += itertools.islice(walk, _ENTRIES_AT_ONCE)
+        if len(found) > _MOST_ENTRIES:
+            raise GuestError(
+                "resource_exhausted", f"more than {_MOST_ENTRIES} entries; list fewer levels"
+            )
+        if len(found) - before < _ENTRIES_AT_ONCE:
+            return found
+        await asyncio.sleep(0)
+
+
+def _walk(accounts: Accounts, directory: int, path: bytes, depth: int) -> Iterator[Message]:
     todo = [(name, 1) for name in _names_down(directory)]
-    count = 0
     while todo:
         relative, level = todo.pop()
         try:
@@ -59,13 +75,6 @@ async def walk(
         except OSError:
             continue  # it went away meanwhile; the listing is of what is there
         todo += [(os.path.join(relative, name), level + 1) for name in inner]
-        count += 1
-        if count > _MOST_ENTRIES:
-            raise GuestError(
-                "resource_exhausted", f"more than {_MOST_ENTRIES} entries; list fewer levels"
-            )
-        if count % _ENTRIES_AT_ONCE == 0:
-            await asyncio.sleep(0)
         yield entry
 
 
@@ -79,8 +88,11 @@ def _visit(
         if not descend or "isSymlink" in entry or entry["type"] != "FILE_TYPE_DIRECTORY":
             return entry, []
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-        with paths.opened(name, flags, dir_fd=parent) as fd:
-            return entry, _names_down(fd)
+        try:
+            with paths.opened(name, flags, dir_fd=parent) as fd:
+                return entry, _names_down(fd)
+        except PermissionError:  # it is there, but closed
+            return entry, []
 
 
 def read_metadata(path: bytes) -> dict[str, str]:

@@ -8,12 +8,13 @@ import stat
 from collections.abc import Awaitable
 from typing import Callable
 
-from . import connect, entries, fields, paths, removal
+from . import connect, entries, fields, paths, removal, rights
 from .connect import Call, Message
-from .environment import decode
+from .environment import SYSTEM_PATH, decode
 from .errors import GuestError, from_path_error, invalid
 from .process import Process
 from .state import GuestState
+from .users import Account
 
 _DEEPEST = 1000
 
@@ -27,7 +28,8 @@ class FilesystemService:
     async def stat(self, call: Call, message: Message) -> Message:
         path = _path(call, message, "path")
         try:
-            return {"entry": entries.describe(self._state.accounts, path)}
+            with rights.of(call.account):
+                return self._describe(path)
         except OSError as error:
             raise from_path_error(error, path) from None
 
@@ -35,39 +37,38 @@ class FilesystemService:
         path = _path(call, message, "path")
         account = call.account
         try:
-            paths.make_parents(path, account)
-            with paths.parent_of(path) as (directory, name):
-                try:
-                    os.close(paths.make_directory(directory, name, account))
-                except FileExistsError:
-                    raise _already_there(directory, name, path) from None
-            return {"entry": entries.describe(self._state.accounts, path)}
+            with rights.of(account):
+                _make_dir(path)
+                return self._describe(path)
         except OSError as error:
             raise from_path_error(error, path) from None
 
     async def move(self, call: Call, message: Message) -> Message:
         source, target = _path(call, message, "source"), _path(call, message, "destination")
+        account = call.account
         try:
-            with paths.parent_of(source) as (source_dir, source_name):
-                os.stat(source_name, dir_fd=source_dir, follow_symlinks=False)
-                paths.make_parents(target, call.account)
-                with paths.parent_of(target) as (target_dir, target_name):
-                    os.rename(
-                        source_name, target_name, src_dir_fd=source_dir, dst_dir_fd=target_dir
-                    )
+            with rights.of(account):
+                _rename(source, target)
+                return self._describe(target)
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise from_path_error(error, source) from None
-            await self._move_across(source, target)
-        return {"entry": entries.describe(self._state.accounts, target)}
+            await self._move_across(source, target, account, call.timeout)
+        with rights.of(account):
+            return self._describe(target)
 
     async def remove(self, call: Call, message: Message) -> Message:
         path = _path(call, message, "path")
+        account = call.account
         try:
-            with paths.parent_of(path) as (directory, name):
+            with rights.of(account):
+                directory, name = paths.open_parent(path)
+            try:
                 if name == b".":
                     raise invalid("the root directory cannot be removed")
-                await removal.remove(directory, name)
+                await removal.remove(directory, name, account)
+            finally:
+                os.close(directory)
         except FileNotFoundError:
             pass
         except OSError as error:
@@ -77,24 +78,35 @@ class FilesystemService:
     async def list_dir(self, call: Call, message: Message) -> Message:
         path = _path(call, message, "path")
         depth = fields.number(message, "depth", 1, _DEEPEST) or 1
+        account = call.account
         try:
-            with paths.opened(path, os.O_RDONLY | os.O_DIRECTORY) as directory:
-                walk = entries.walk(
-                    self._state.accounts, directory, path.rstrip(b"/") or b"/", depth
-                )
-                return {"entries": [entry async for entry in walk]}
+            with rights.of(account):
+                directory = paths.open_path(path, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                path = path.rstrip(b"/") or b"/"
+                accounts = self._state.accounts
+                found = await entries.list_below(accounts, account, directory, path, depth=depth)
+                return {"entries": found}
+            finally:
+                os.close(directory)
         except OSError as error:
             raise from_path_error(error, path) from None
 
-    async def _move_across(self, source: bytes, target: bytes) -> None:
+    def _describe(self, path: bytes) -> Message:
+        return {"entry": entries.describe(self._state.accounts, path)}
+
+    async def _move_across(
+        self, source: bytes, target: bytes, account: Account, timeout: float | None
+    ) -> None:
         """Between file systems, and for a directory of an overlay's lower layer: the image's mv."""
-        root = self._state.account("root")
         argv = ["mv", "-f", "-T", "--", decode(source), decode(target)]
         said: list[bytes] = []
-        command = self._state.command(argv, account=root, env={}, cwd="/")
-        ending = await Process(self._state, command, lambda _, data: said.append(data)).done
+        env = {"PATH": SYSTEM_PATH}  # and not a program of that name that the user has put first
+        command = self._state.command(argv, account=account, env=env, cwd="/")
+        process = Process(self._state, command, lambda _, data: said.append(data), timeout)
+        ending = await process.done
         if ending.exit_code != 0:
-            reason = b"".join(said).decode("utf-8", "replace").strip()
+            reason = b"".join(said).decode("utf-8", "replace").strip() or ending.reason
             raise GuestError("failed_precondition", f"cannot move {decode(source)}: {reason}")
 
 
@@ -108,6 +120,29 @@ def methods(state: GuestState) -> dict[str, Callable[[Call], Awaitable[None]]]:
         "ListDir": connect.unary(service.list_dir),
     }
     return {f"POST /filesystem.Filesystem/{name}": method for name, method in table.items()}
+
+
+def _make_dir(path: bytes) -> None:
+    paths.make_parents(path)
+    with paths.parent_of(path) as (directory, name):
+        try:
+            os.close(paths.make_directory(directory, name))
+        except FileExistsError:
+            raise _already_there(directory, name, path) from None
+
+
+def _rename(source: bytes, target: bytes) -> None:
+    with paths.parent_of(source) as (source_dir, source_name):
+        os.stat(source_name, dir_fd=source_dir, follow_symlinks=False)
+        try:
+            paths.make_parents(target)
+            target_dir, target_name = paths.open_parent(target)
+        except OSError as error:
+            raise from_path_error(error, target) from None
+        try:
+            os.rename(source_name, target_name, src_dir_fd=source_dir, dst_dir_fd=target_dir)
+        finally:
+            os.close(target_dir)
 
 
 def _path(call: Call, message: Message, name: str) -> bytes:

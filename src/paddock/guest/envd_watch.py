@@ -98,11 +98,13 @@ class WatchService:
         return {}
 
     async def _open(self, call: Call, message: Message) -> tuple[Watcher, _Queue]:
-        path = self._state.absolute(fields.text(message, "path"), call.account)
+        account = call.account
+        path = self._state.absolute(fields.text(message, "path"), account)
         queue = _Queue()
         watcher = Watcher(
             self._source,
             self._state.accounts,
+            account,
             path.rstrip(b"/") or b"/",
             recursive=fields.flag(message, "recursive"),
             include_entry=fields.flag(message, "includeEntry"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from .errors import invalid
 from .users import Account
 
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def encode(text: str) -> bytes:
@@ -24,7 +24,7 @@ def decode(data: bytes) -> str:
 
 def basic(account: Account, sandbox_id: str) -> dict[str, str]:
     """What every command finds, before the sandbox's own variables and the call's."""
-    path = _PATH if account.uid == 0 else f"{account.home}/.local/bin:{_PATH}"
+    path = SYSTEM_PATH if account.uid == 0 else f"{account.home}/.local/bin:{SYSTEM_PATH}"
     return {
         "PATH": path,
         "HOME": account.home,

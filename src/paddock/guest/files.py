@@ -9,7 +9,7 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable
 from typing import Callable
 
-from . import multipart, paths
+from . import multipart, paths, rights
 from .body import Disconnected
 from .connect import Call, Message, dump
 from .environment import decode
@@ -42,7 +42,9 @@ async def download(call: Call) -> None:
     query = parse_query(call.exchange.query)
     account = _account(call, query)
     path = call.state.absolute(query.get("path", ""), account)
-    with paths.opened(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) as fd:
+    with rights.of(account):
+        fd = paths.open_path(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
         status = os.fstat(fd)
         if stat.S_ISDIR(status.st_mode):
             raise invalid(f"path '{decode(path)}' is a directory")
@@ -53,6 +55,8 @@ async def download(call: Call) -> None:
             call.exchange.respond(200, _read_unsized(fd), _BINARY, ("accept-ranges", "bytes"))
             return
         await _send(call.exchange, fd, status.st_size)
+    finally:
+        os.close(fd)
 
 
 async def upload(call: Call) -> None:
@@ -89,6 +93,10 @@ async def _store(call: Call, path: bytes, account: Account, read: Read) -> Messa
             if not data:
                 return await target.finish()
             target.write(data)
+    except OSError as error:
+        target.abandon()
+        error.filename = path  # and not the part of it that was being looked at
+        raise
     except BaseException:
         target.abandon()
         raise

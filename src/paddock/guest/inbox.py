@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from . import disk, fields, paths, syscalls
+from . import disk, fields, paths, removal, syscalls
 from .connect import Call, Message, dump
 from .errors import GuestError, invalid
 from .removal import remove_now
@@ -30,16 +30,33 @@ def make(state: GuestState, key: str, account: Account) -> None:
     """The user's own directory with tmp, new and cur, in one that only the guest may change."""
     disk.make_private(f"{state.config.state_dir}/inboxes", 0o711)
     base = path_of(state, key)
+    # Not taken over if there is one: it may be a user's, with links where directories should be.
+    with suppress(OSError):
+        remove_now(_set_aside(base))
     inner = [f"{base}/{name}" for name in ("tmp", "new", "cur")]
     for path in (base, *inner):
-        disk.make_private(path)
+        os.mkdir(path, 0o700)
     for path in (*inner, base):  # from the inside, so that the user owns nothing half made
         if os.geteuid() == 0:
             os.chown(path, account.uid, account.gid, follow_symlinks=False)
 
 
-def remove(state: GuestState, key: str) -> None:
-    remove_now(path_of(state, key))
+async def remove(state: GuestState, key: str) -> None:
+    """Out of the way at once and then bit by bit, as the user may have put anything into it."""
+    path = os.fsencode(_set_aside(path_of(state, key)))
+    with suppress(OSError), paths.parent_of(path) as (directory, name):
+        await removal.remove(directory, name)
+
+
+def _set_aside(path: str) -> str:
+    """Where it is now; in the same place still if a lower layer of the file system holds it."""
+    directory, name = os.path.split(path)
+    aside = f"{directory}/.{name}.{os.urandom(4).hex()}"
+    try:
+        os.rename(path, aside)
+    except OSError:
+        return path
+    return aside
 
 
 def remove_all(state: GuestState) -> None:
@@ -125,7 +142,8 @@ class Messages:
             fd = os.open(part, flags, 0o600, dir_fd=source)
             with open(fd, "wb", buffering=0) as file:
                 file.write(body)
-                paths.give(fd, account)
+                if os.geteuid() == 0:
+                    os.fchown(fd, account.uid, account.gid)
             with _opened_new(self._state, key) as new:
                 os.rename(part, os.fsencode(name), src_dir_fd=source, dst_dir_fd=new)
         except OSError as error:

@@ -8,7 +8,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import Callable
 
-from . import paths, syscalls
+from . import syscalls
 
 MODIFY, ATTRIB = 0x2, 0x4
 MOVED_FROM, MOVED_TO, CREATE, DELETE = 0x40, 0x80, 0x100, 0x200
@@ -28,6 +28,7 @@ _MASK = (
 )
 _HEADER = struct.Struct("iIII")
 _READ = 65536
+_MOST_READS = 16  # the kernel keeps about half as much, unless told otherwise
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,15 @@ class Inotify:
             syscalls.inotify_rm_watch(self._fd, number)
 
     def deliver(self) -> None:
-        """Pass on all that has happened until now; nothing is left in the kernel after it."""
+        """Pass on all that has happened until now; nothing is left in the kernel after it.
+
+        Unless more happens than it could keep: a program can be quicker than we are, for ever.
+        """
+        if self._fd < 0:
+            return
         self._delivering = True
         try:
-            while self._fd >= 0:
+            for _ in range(_MOST_READS):
                 self._pass_on_all(os.read(self._fd, _READ))
         except BlockingIOError:
             pass
@@ -124,7 +130,3 @@ def is_watchable(directory: int) -> bool:
 def subdirectories(directory: int) -> list[bytes]:
     with os.scandir(directory) as entries:
         return [os.fsencode(e.name) for e in entries if e.is_dir(follow_symlinks=False)]
-
-
-def open_inner(directory: int, name: bytes) -> int:
-    return paths.open_path(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)

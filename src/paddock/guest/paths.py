@@ -1,4 +1,7 @@
-"""Opening what a caller names, without ever opening what belongs to the guest itself."""
+"""Opening what a caller names, without ever opening what belongs to the guest itself.
+
+Whose rights count is not decided here but in `rights`, by whoever acts on behalf of an account.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from . import syscalls
-from .users import Account
-
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK
 
 
 def open_path(
@@ -39,12 +39,16 @@ def opened(path: bytes, flags: int, *, dir_fd: int | None = None) -> Iterator[in
 @contextmanager
 def parent_of(path: bytes) -> Iterator[tuple[int, bytes]]:
     """The directory that holds a path, opened, and the name in it; the name is not followed."""
-    directory, name = split(path)
-    fd = open_path(directory, os.O_PATH | os.O_DIRECTORY)
+    fd, name = open_parent(path)
     try:
         yield fd, name
     finally:
         os.close(fd)
+
+
+def open_parent(path: bytes) -> tuple[int, bytes]:
+    directory, name = split(path)
+    return open_path(directory, os.O_PATH | os.O_DIRECTORY), name
 
 
 def split(path: bytes) -> tuple[bytes, bytes]:
@@ -60,8 +64,8 @@ def real_path(fd: int) -> bytes:
     return os.readlink(b"/proc/self/fd/%d" % fd)
 
 
-def make_parents(path: bytes, account: Account) -> None:
-    """All directories above a path; those that are missing become the user's, mode 0755."""
+def make_parents(path: bytes) -> None:
+    """All directories above a path; those that are missing are made with mode 0755."""
     missing = []
     directory = os.path.dirname(path.rstrip(b"/")) or b"/"
     while True:
@@ -74,27 +78,20 @@ def make_parents(path: bytes, account: Account) -> None:
             directory = directory or b"/"
     try:
         for name in reversed(missing):
-            inner = make_directory(fd, name, account)
+            inner = make_directory(fd, name)
             os.close(fd)
             fd = inner
     finally:
         os.close(fd)
 
 
-def make_directory(parent: int, name: bytes, account: Account) -> int:
-    """Made, given to the user and opened."""
+def make_directory(parent: int, name: bytes) -> int:
+    """Made and opened."""
     os.mkdir(name, 0o755, dir_fd=parent)
-    fd = open_path(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
-    give(fd, account)
-    return fd
+    return open_path(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
 
 
 def _is_ours(fd: int) -> bool:
     if syscalls.file_system(fd) != syscalls.PROCFS:
         return False
     return b"%d" % os.getpid() in real_path(fd).split(b"/")
-
-
-def give(fd: int, account: Account) -> None:
-    if os.geteuid() == 0:
-        os.fchown(fd, account.uid, account.gid)

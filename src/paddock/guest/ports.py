@@ -6,7 +6,7 @@ import os
 import socket
 from dataclasses import dataclass
 
-from . import syscalls
+from . import rights
 from .connect import Message
 from .environment import decode
 from .tree import read_small
@@ -72,7 +72,8 @@ def _sockets(pid: str) -> set[bytes]:
     directory = f"/proc/{pid}/fd"
     try:
         # Root without the right to trace sees only its own; a program's owner sees the program.
-        with syscalls.files_as(os.stat(f"/proc/{pid}")):
+        owner = os.stat(f"/proc/{pid}")
+        with rights.of_ids(owner.st_uid, owner.st_gid):
             links = [os.readlink(f"{directory}/{fd}") for fd in os.listdir(directory)]
     except OSError:
         return set()

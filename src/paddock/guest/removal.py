@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import suppress
 
-from . import paths
+from . import paths, rights
+from .users import Account
 
 _AT_ONCE = 200
 
 
-async def remove(directory: int, name: bytes) -> None:
-    """Remove a name in an open directory and all below it. FileNotFoundError if it is absent."""
-    for count, _ in enumerate(_steps(directory, name)):
-        if count % _AT_ONCE == _AT_ONCE - 1:
+async def remove(directory: int, name: bytes, account: Account | None = None) -> None:
+    """Remove a name in an open directory and all below it, as far as the account may.
+
+    Without an account the guest itself does it. FileNotFoundError if it is absent.
+    """
+    steps = _steps(directory, name)
+    try:
+        while True:
+            with rights.of(account):
+                count = sum(1 for _ in itertools.islice(steps, _AT_ONCE))
+            if count < _AT_ONCE:
+                return
             await asyncio.sleep(0)
+    finally:
+        steps.close()
 
 
 def remove_now(path: str) -> None:
@@ -28,7 +40,7 @@ def remove_now(path: str) -> None:
             pass
 
 
-def _steps(directory: int, name: bytes) -> Iterator[None]:
+def _steps(directory: int, name: bytes) -> Generator[None, None, None]:
     """The removal, entry by entry, so that others get their turn in between."""
     if not _is_directory(directory, name):
         os.unlink(name, dir_fd=directory)

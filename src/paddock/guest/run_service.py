@@ -120,7 +120,7 @@ class Runs:
                 raise GuestError("failed_precondition", f"run {run.terms.key} has not ended")
             del self._runs[run.terms.key]
             run.forget()
-            inbox.remove(self._state, run.terms.key)
+            await inbox.remove(self._state, run.terms.key)
         return {}
 
     async def signal(self, call: Call, message: Message) -> Message:
@@ -193,7 +193,7 @@ class Runs:
             run.start(command, timeout or None)
         except BaseException:
             remove_now(directory)
-            inbox.remove(state, key)
+            remove_now(inbox.path_of(state, key))
             raise
         self._runs[key] = run
         _remember_process(run)

@@ -10,19 +10,20 @@ import struct
 import termios
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cached_property
 
 from . import executable, syscalls
 from .environment import decode
 from .errors import GuestError, from_os_error, invalid
-from .launch import NUMBER, Launcher, LaunchFailed
+from .launch import Launcher, LaunchFailed, LaunchHeldUp
+from .syscalls import NUMBER
 from .terminal import open_terminal
 from .users import Account
 
 _OOM_SCORE_ADJ = b"500"
-_PR_SET_CHILD_SUBREAPER = 36
 _CLOSE_RANGE_CLOEXEC = 4
 _SIG_SETMASK = 2
+_UNCATCHABLE = (9, 19)
 _PREPARE, _USER, _DIRECTORY, _EXEC = range(4)
 
 Step = tuple[int, tuple[int, ...]]
@@ -78,11 +79,16 @@ class Spawner:
     def __init__(self, oom_score_fd: int | None = None, launcher: Launcher | None = None) -> None:
         self._null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         self._uid = os.geteuid()
-        self._launcher = launcher or Launcher(by_fork=_memory_would_be_readable())
+        self._launcher = launcher or Launcher(by_fork=syscalls.changed_ids_allow_inspection())
         self._oom_score = _OomScore(oom_score_fd)
         files = resource.getrlimit(resource.RLIMIT_NOFILE)
         raise_file_limit(files)
-        self._preparation = _Preparation(files)
+        self._files = files
+
+    @cached_property
+    def _preparation(self) -> _Preparation:
+        """Made for the first command, when the guest's own signal handlers are in place."""
+        return _Preparation(self._files)
 
     def spawn(self, command: Command) -> Spawned:
         """Start it. When this returns the program itself runs; every failure is a GuestError."""
@@ -149,19 +155,21 @@ class Spawner:
             *self._preparation.steps(streams, command.terminal is not None),
             *(_become(command.account, groups) if self._uid == 0 else ()),
             (_DIRECTORY, (NUMBER["chdir"], cwd_at)),
-            *self._preparation.last_steps(),
         ]
+        uid = command.account.uid
         if self._uid == 0:
             # As late as can be: from here on the user's other programs can signal this one.
-            uid = command.account.uid
             steps.append((_USER, (NUMBER["setresuid"], uid, uid, uid)))
+        steps += self._preparation.last_steps()
         execve = (NUMBER["execve"], path_at, ctypes.addressof(argv), ctypes.addressof(env))
         steps.append((_EXEC, execve))
         self._oom_score.raise_for_child()
         try:
-            return self._launcher.launch([call for _, call in steps])
+            return self._launcher.launch([call for _, call in steps], exposed=uid != self._uid)
         except LaunchFailed as error:
             raise _failed(command, path, steps[error.index][0], error.errno) from None
+        except LaunchHeldUp:
+            raise _held_up(command) from None
         finally:
             self._oom_score.restore()
 
@@ -176,24 +184,25 @@ class _Preparation:
             struct.pack("2Q", *(limit % 2**64 for limit in files)), 16
         )
         default = ctypes.addressof(self._default_action)
-        # exec resets what is handled but leaves what is ignored, as Python does with SIGPIPE.
-        numbers = _ignored_signals()
         self._first: list[Step] = [
             (_PREPARE, (NUMBER["setsid"],)),
             *_as_subreaper(),
-            *((_PREPARE, (NUMBER["rt_sigaction"], n, default, 0, 8)) for n in numbers),
+            *((_PREPARE, (NUMBER["rt_sigaction"], n, default, 0, 8)) for n in _changed_signals()),
             (
                 _PREPARE,
                 (NUMBER["prlimit64"], 0, resource.RLIMIT_NOFILE, ctypes.addressof(self._files), 0),
             ),
         ]
-        empty = ctypes.addressof(self._no_signals)
-        self._last: list[Step] = [
-            (_PREPARE, (NUMBER["rt_sigprocmask"], _SIG_SETMASK, empty, 0, 8)),
-        ]
         if _has_close_range():
             call = (NUMBER["close_range"], 3, 2**31 - 1, _CLOSE_RANGE_CLOEXEC)
-            self._last.append((_PREPARE, call))
+            self._first.append((_PREPARE, call))
+        # Not before: a core dump of a child that shares our memory would take us with it, and
+        # setresuid may have made it possible.
+        empty = ctypes.addressof(self._no_signals)
+        self._last: list[Step] = [
+            (_PREPARE, (NUMBER["prctl"], syscalls.PR_SET_DUMPABLE, 0)),
+            (_PREPARE, (NUMBER["rt_sigprocmask"], _SIG_SETMASK, empty, 0, 8)),
+        ]
 
     def steps(self, streams: tuple[int, int, int], has_terminal: bool) -> list[Step]:
         steps = list(self._first)
@@ -249,33 +258,16 @@ def _become(account: Account, groups: ctypes.Array[ctypes.c_uint32]) -> list[Ste
         (_USER, (NUMBER["setgroups"], len(groups), ctypes.addressof(groups))),
         (_USER, (NUMBER["setresgid"], gid, gid, gid)),
     ]
-    if _has_setfsuid():  # the working directory is entered as the user
+    if syscalls.has_setfsuid():  # the working directory is entered as the user
         steps.append((_USER, (NUMBER["setfsuid"], account.uid)))
     return steps
 
 
-@cache
-def _has_setfsuid() -> bool:
-    """Asked with an id that is none, which changes nothing; gVisor does not know the call."""
-    return bool(ctypes.PyDLL(None).syscall(NUMBER["setfsuid"], -1) >= 0)
-
-
 def _as_subreaper() -> list[Step]:
-    """What its descendants leave behind stays below the command, where the kernel can do that.
-
-    gVisor's of 2022 cannot, though it lets its first process say so: that one gets them anyway.
-    """
-    if not syscalls.become_subreaper() or _is_gvisor():
+    """What its descendants leave behind stays below the command, where the kernel can do that."""
+    if not syscalls.become_subreaper():
         return []
-    return [(_PREPARE, (NUMBER["prctl"], _PR_SET_CHILD_SUBREAPER, 1))]
-
-
-def _is_gvisor() -> bool:
-    """A kernel that claims to be from 2016 and is none."""
-    return (
-        os.uname().release == "4.4.0"
-        and "#1 SMP Sun Jan 10 15:06:54 PST 2016" in os.uname().version
-    )
+    return [(_PREPARE, (NUMBER["prctl"], syscalls.PR_SET_CHILD_SUBREAPER, 1))]
 
 
 def _failed(command: Command, path: bytes, step: int, number: int) -> GuestError:
@@ -290,15 +282,32 @@ def _failed(command: Command, path: bytes, step: int, number: int) -> GuestError
     return GuestError("internal", f"cannot {what}: {reason}")
 
 
+def _held_up(command: Command) -> GuestError:
+    return GuestError(
+        "failed_precondition",
+        f"cannot start {decode(command.argv[0])}: other processes of {command.account.name} kept "
+        "stopping it until it was given up; end them and try again",
+    )
+
+
 def _array(items: list[bytes]) -> ctypes.Array[ctypes.c_char_p]:
     return (ctypes.c_char_p * (len(items) + 1))(*items, None)
 
 
-def _ignored_signals() -> list[int]:
-    """As the kernel has them: Python does not speak of 32 and 33, which a parent may ignore too."""
-    with open("/proc/self/status", "rb") as file:
-        mask = next(line for line in file if line.startswith(b"SigIgn:")).split()[1]
-    return [number for number in range(1, 65) if int(mask, 16) >> (number - 1) & 1]
+def _changed_signals() -> list[int]:
+    """Which are ignored or handled, by the kernel's word: Python does not speak of 32 and 33.
+
+    execve resets what is handled but leaves what is ignored, as Python does with SIGPIPE. And
+    until execve a handler of ours would run in the child, and tell us of a signal we never got.
+    """
+    action = ctypes.create_string_buffer(32)
+    found = []
+    for number in range(1, 65):
+        if number not in _UNCATCHABLE:
+            syscalls.call("rt_sigaction", number, None, action, 8)
+            if any(action.raw[:8]):
+                found.append(number)
+    return found
 
 
 def _has_close_range() -> bool:
@@ -306,15 +315,3 @@ def _has_close_range() -> bool:
     libc = ctypes.PyDLL(None)
     number = NUMBER["close_range"]
     return bool(libc.syscall(number, 2**31 - 1, 2**31 - 1, _CLOSE_RANGE_CLOEXEC) == 0)
-
-
-def _memory_would_be_readable() -> bool:
-    """With fs.suid_dumpable 1 a child that has become the user could be traced by it.
-
-    While it shares the guest's memory that would give the guest away.
-    """
-    try:
-        with open("/proc/sys/fs/suid_dumpable", "rb") as file:
-            return file.read().strip() == b"1"
-    except OSError:
-        return False

@@ -6,17 +6,26 @@ import ctypes
 import errno
 import functools
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import struct
+import time
+from typing import Any
 
 _libc = ctypes.PyDLL(None, use_errno=True)
 
+_NAMES = (
+    "setsid dup3 ioctl rt_sigaction rt_sigprocmask prlimit64 prctl setgroups setresgid setfsgid "
+    "setfsuid setresuid chdir close_range execve futex"
+).split()
+_X86_64 = (112, 292, 16, 13, 14, 302, 157, 116, 119, 123, 122, 117, 80, 436, 59, 202)
+_GENERIC = (157, 24, 29, 134, 135, 261, 167, 159, 149, 152, 151, 147, 49, 436, 221, 98)
+NUMBER = dict(zip(_NAMES, _X86_64 if os.uname().machine == "x86_64" else _GENERIC))
 _SYS_OPENAT2 = 437  # on every architecture
 
 _AT_FDCWD = -100
 _TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
-_PR_SET_DUMPABLE = 4
-_PR_SET_CHILD_SUBREAPER = 36
+PR_SET_DUMPABLE = 4
+PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
 
 PROCFS = 0x9FA0
 SYSFS = 0x62656572
@@ -40,14 +49,48 @@ def _checked(result: int, path: bytes | None = None) -> int:
     return result
 
 
+def call(name: str, *arguments: int | ctypes.Array[Any] | None) -> int:
+    """The system call itself: for this thread alone, where the C library would do it for all."""
+    return int(_libc.syscall(NUMBER[name], *arguments))
+
+
+def checked_call(name: str, *arguments: int | ctypes.Array[Any] | None) -> int:
+    return _checked(call(name, *arguments))
+
+
+@functools.cache
+def has_setfsuid() -> bool:
+    """Asked with an id that is none, which changes nothing; gVisor does not know the call."""
+    return call("setfsuid", -1) >= 0
+
+
 def become_subreaper() -> bool:
-    """False where the kernel does not know it, as gVisor's of 2022."""
-    return bool(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    """False where the kernel does not know it.
+
+    gVisor's of 2022 does not, though it lets its first process say so: but it cannot be asked.
+    """
+    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    is_one = ctypes.c_int(0)
+    _libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(is_one), 0, 0, 0)
+    return is_one.value == 1
 
 
 def forbid_inspection() -> None:
     """No process without the right to trace this one can read its memory, files or environment."""
-    _checked(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0))
+    _checked(_libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
+
+
+@functools.cache
+def changed_ids_allow_inspection() -> bool:
+    """With fs.suid_dumpable 1 forbid_inspection() holds only until some id changes.
+
+    The ids of a child that shares the memory count too.
+    """
+    try:
+        with open("/proc/sys/fs/suid_dumpable", "rb") as file:
+            return file.read().strip() == b"1"
+    except OSError:
+        return False
 
 
 def open_without_magic(
@@ -90,6 +133,17 @@ def file_system(fd: int) -> int:
     return int.from_bytes(buffer.raw[:4], "little")
 
 
+def timer_create() -> int:
+    """A timer to read from: that waits until it has run out."""
+    return _checked(_libc.timerfd_create(time.CLOCK_MONOTONIC, os.O_CLOEXEC))
+
+
+def timer_set(fd: int, seconds: float) -> None:
+    """Once, after so long; 0 clears it, also if it has run out and nobody has read that."""
+    once = struct.pack("4q", 0, 0, int(seconds), int(seconds % 1 * 1e9))
+    _checked(_libc.timerfd_settime(fd, 0, once, None))
+
+
 def inotify_init() -> int:
     return _checked(_libc.inotify_init1(IN_CLOEXEC_NONBLOCK))
 
@@ -100,15 +154,3 @@ def inotify_add_watch(fd: int, path: bytes, mask: int) -> int:
 
 def inotify_rm_watch(fd: int, watch: int) -> None:
     _libc.inotify_rm_watch(fd, watch)
-
-
-@contextmanager
-def files_as(owner: os.stat_result) -> Iterator[None]:
-    """Look at files as their owner does. Does nothing for those that may not become others."""
-    _libc.setfsgid(owner.st_gid)
-    _libc.setfsuid(owner.st_uid)
-    try:
-        yield
-    finally:
-        _libc.setfsuid(os.geteuid())
-        _libc.setfsgid(os.getegid())

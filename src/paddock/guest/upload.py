@@ -8,7 +8,7 @@ import os
 import stat
 from contextlib import suppress
 
-from . import paths
+from . import paths, rights
 from .connect import Message
 from .entries import METADATA_PREFIX
 from .environment import decode, encode
@@ -28,6 +28,9 @@ class Upload:
     file, which is removed again if the upload breaks off; for an existing file it goes to a
     nameless one beside it first, so that a broken upload leaves the old content alone. Only where
     the file system has no nameless files is the old file truncated at once.
+
+    All of it happens with the account's rights, so what is new is the account's, and an existing
+    file stays whose it is.
     """
 
     def __init__(self, path: bytes, account: Account, metadata: dict[str, str]) -> None:
@@ -44,25 +47,23 @@ class Upload:
             self._held += data
             return
         if self._target < 0:
-            self._open()
-            if not self._created:
-                self._spool = _open_nameless(self._path)
-                if self._spool < 0:
-                    os.ftruncate(self._target, 0)
+            with rights.of(self._account):
+                self._open_for_much()
             data = bytes(self._held) + data
             self._held.clear()
         _write_all(self._spool if self._spool >= 0 else self._target, data)
 
     async def finish(self) -> Message:
         """Put it in place; what the caller is told of it."""
-        if self._target < 0:
-            self._open()
-            if not self._created:
-                os.ftruncate(self._target, 0)
-            _write_all(self._target, self._held)
-        elif self._spool >= 0:
+        if self._spool >= 0:
             await self._copy_spool()
-        self._set_metadata()
+        with rights.of(self._account):
+            if self._target < 0:
+                self._open()
+                if not self._created:
+                    os.ftruncate(self._target, 0)
+                _write_all(self._target, self._held)
+            self._set_metadata()
         self.close()
         said: Message = {
             "path": decode(self._path),
@@ -77,8 +78,9 @@ class Upload:
         """The upload broke off: leave no new file."""
         if self._created:
             self._created = False
-            with suppress(OSError), paths.parent_of(self._path) as (directory, name):
-                os.unlink(name, dir_fd=directory)
+            with suppress(OSError), rights.of(self._account):
+                with paths.parent_of(self._path) as (directory, name):
+                    os.unlink(name, dir_fd=directory)
         self.close()
 
     def close(self) -> None:
@@ -89,16 +91,27 @@ class Upload:
         self._created = False
 
     def _open(self) -> None:
-        paths.make_parents(self._path, self._account)
+        paths.make_parents(self._path)
         flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY
         try:
             self._target = paths.open_path(self._path, flags | os.O_CREAT | os.O_EXCL, _MODE)
             self._created = True
         except FileExistsError:
             self._target = self._open_existing(flags)
-        if not stat.S_ISREG(os.fstat(self._target).st_mode):
+        status = os.fstat(self._target)
+        if not stat.S_ISREG(status.st_mode):
             raise invalid(f"{decode(self._path)} is not a regular file")
-        paths.give(self._target, self._account)
+        if status.st_uid == self._account.uid:
+            # envd chowns what it is given, and clients wait for the event that this makes.
+            with suppress(OSError):
+                os.fchown(self._target, status.st_uid, status.st_gid)
+
+    def _open_for_much(self) -> None:
+        self._open()
+        if not self._created:
+            self._spool = _open_nameless(self._path)
+            if self._spool < 0:
+                os.ftruncate(self._target, 0)
 
     def _open_existing(self, flags: int) -> int:
         try:
@@ -113,7 +126,8 @@ class Upload:
     async def _copy_spool(self) -> None:
         size = os.fstat(self._spool).st_size
         os.lseek(self._spool, 0, os.SEEK_SET)
-        os.ftruncate(self._target, 0)
+        with rights.of(self._account):  # as root it would leave a set-user-ID bit in place
+            os.ftruncate(self._target, 0)
         while size > 0:
             size -= os.sendfile(self._target, self._spool, None, min(size, _COPY_AT_ONCE))
             await asyncio.sleep(0)

@@ -37,7 +37,7 @@ class Accounts:
 
     def find(self, name: str) -> Account | None:
         """By name; a bare number is taken for a uid, with or without an entry."""
-        self._refresh()
+        self.refresh()
         account = self._users.get(name)
         if account is None and name.isascii() and name.isdigit():
             uid = int(name)
@@ -49,14 +49,13 @@ class Accounts:
         return account
 
     def user_name(self, uid: int) -> str:
-        self._refresh()
+        """As of the last find() or refresh(): a user's own rights may not be enough to read it."""
         return self._names.get(uid, str(uid))
 
     def group_name(self, gid: int) -> str:
-        self._refresh()
         return self._group_names.get(gid, str(gid))
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
         seen = (_identity(self._passwd), _identity(self._group))
         if seen == self._seen:
             return

@@ -7,12 +7,12 @@ import os
 from contextlib import suppress
 from typing import Callable
 
-from . import entries, inotify, paths
+from . import entries, inotify, paths, rights
 from .connect import Message
 from .environment import decode
 from .errors import GuestError
 from .inotify import Happening, Inotify
-from .users import Accounts
+from .users import Account, Accounts
 
 _TYPES = (
     (inotify.CREATE | inotify.MOVED_TO, "EVENT_TYPE_CREATE"),
@@ -23,6 +23,8 @@ _TYPES = (
 )
 _WITH_ENTRY = ("EVENT_TYPE_CREATE", "EVENT_TYPE_WRITE", "EVENT_TYPE_CHMOD")
 _DIRECTORIES_AT_ONCE = 200
+_PASSED_OVER = (FileNotFoundError, NotADirectoryError, PermissionError)
+"""Why a directory below may not be watched: it is gone, replaced, or closed to the account."""
 
 LOST = GuestError(
     "resource_exhausted", "more happened than could be kept: list the directory and watch again"
@@ -30,7 +32,7 @@ LOST = GuestError(
 
 
 class Watcher:
-    """Turns what inotify tells of a directory into envd's events.
+    """Turns what inotify tells of a directory into envd's events, as far as an account may see.
 
     `on_event` gets each event; `on_lost` is called when events were lost and never again after.
     """
@@ -39,6 +41,7 @@ class Watcher:
         self,
         source: Inotify,
         accounts: Accounts,
+        account: Account,
         path: bytes,
         *,
         recursive: bool,
@@ -48,6 +51,7 @@ class Watcher:
     ) -> None:
         self._source = source
         self._accounts = accounts
+        self._account = account
         self._path = path
         self._recursive = recursive
         self._include_entry = include_entry
@@ -61,15 +65,23 @@ class Watcher:
         """New directories that are watched already, though their event is still on its way."""
 
     async def open(self) -> None:
-        with paths.opened(self._path, os.O_RDONLY | os.O_DIRECTORY) as directory:
+        directory = self._open(self._path)
+        try:
             self._watch(directory, b"")
             if self._recursive:
                 await self._watch_below(directory)
+        finally:
+            os.close(directory)
 
     def close(self) -> None:
         for number in self._below:
             self._source.unwatch(number, self._on_happening)
         self._below = {}
+
+    def _open(self, path: bytes, flags: int = 0, *, dir_fd: int | None = None) -> int:
+        """A directory, if the one who watches may read it."""
+        with rights.of(self._account):
+            return paths.open_path(path, os.O_RDONLY | os.O_DIRECTORY | flags, dir_fd=dir_fd)
 
     def _watch(self, directory: int, relative: bytes) -> None:
         self._below[self._source.watch(directory, self._on_happening)] = relative
@@ -78,11 +90,7 @@ class Watcher:
         todo = [b""]
         count = 0
         while todo:
-            relative = todo.pop()
-            try:
-                inner = self._watch_children(directory, relative)
-            except FileNotFoundError:
-                continue
+            inner = self._watch_children(directory, todo.pop())
             todo += inner
             count += len(inner)
             if count > _DIRECTORIES_AT_ONCE:
@@ -91,17 +99,28 @@ class Watcher:
 
     def _watch_children(self, root: int, relative: bytes) -> list[bytes]:
         """Watch the directories in one that is watched already; their relative paths."""
-        found = []
-        with paths.opened(relative or b".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=root) as directory:
-            for name in inotify.subdirectories(directory):
-                fd = inotify.open_inner(directory, name)
-                try:
-                    if inotify.is_watchable(fd):
-                        self._watch(fd, os.path.join(relative, name))
-                        found.append(os.path.join(relative, name))
-                finally:
-                    os.close(fd)
-        return found
+        try:
+            directory = self._open(relative or b".", dir_fd=root)
+        except _PASSED_OVER:
+            return []
+        try:
+            inner = [os.path.join(relative, n) for n in inotify.subdirectories(directory)]
+            return [path for path in inner if self._watch_child(directory, path)]
+        finally:
+            os.close(directory)
+
+    def _watch_child(self, directory: int, relative: bytes) -> bool:
+        try:
+            fd = self._open(os.path.basename(relative), os.O_NOFOLLOW, dir_fd=directory)
+        except _PASSED_OVER:
+            return False
+        try:
+            if not inotify.is_watchable(fd):
+                return False
+            self._watch(fd, relative)
+            return True
+        finally:
+            os.close(fd)
 
     def _on_happening(self, happening: Happening) -> None:
         if happening.mask & inotify.OVERFLOW:
@@ -129,7 +148,9 @@ class Watcher:
             return
         event: Message = {"name": decode(path), "type": kind}
         if self._include_entry and kind in _WITH_ENTRY:
-            with suppress(OSError):  # it may be gone again, which will be told too
+            self._accounts.refresh()
+            # It may be gone again, which will be told too.
+            with suppress(OSError), rights.of(self._account):
                 event["entry"] = entries.describe(self._accounts, os.path.join(self._path, path))
         self._on_event(event)
 
@@ -151,18 +172,25 @@ class Watcher:
             self._source.when_settled(self._forget_announcements)
         self._adopted.add(path)
         full = os.path.join(self._path, path)
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-        with paths.opened(full, flags) as directory:
+        directory = self._open(full, os.O_NOFOLLOW)
+        try:
             self._watch(directory, path)
+        finally:
+            os.close(directory)
         # Opened anew: btrfs lists only what was there when a directory was opened, and what came
         # between that and the watch would be seen by neither.
-        with paths.opened(full, flags) as directory:
+        directory = self._open(full, os.O_NOFOLLOW)
+        try:
+            names = sorted(map(os.fsencode, os.listdir(directory)))
             directories = set(inotify.subdirectories(directory))
-            for name in sorted(map(os.fsencode, os.listdir(directory))):
-                inner = os.path.join(path, name)
-                self._tell(inotify.CREATE, inner)
-                self._announced.add(inner)
-                if name in directories:
+        finally:
+            os.close(directory)
+        for name in names:
+            inner = os.path.join(path, name)
+            self._tell(inotify.CREATE, inner)
+            self._announced.add(inner)
+            if name in directories:
+                with suppress(*_PASSED_OVER):
                     self._adopt(inner)
 
     def _forget_announcements(self) -> None:
