@@ -15,6 +15,7 @@ from paddock.interfaces.preview.replies import render
 from paddock.interfaces.preview.request import Request, read_request
 
 _LINGER_S = 2.0
+_HEAD, _BODY, _NEXT, _NOTHING = Due
 
 
 class ClientConnection(asyncio.Protocol):
@@ -51,22 +52,22 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, _error: Exception | None) -> None:
         self._hub.clients.discard(self)
         self._hub.leave(self.peer)
-        self.intake.due = Due.NOTHING
+        self.intake.due = _NOTHING
         self._drop_exchange()
 
     def data_received(self, data: bytes) -> None:
         due = self.intake.due
-        if due is Due.HEAD:
+        if due is _HEAD:
             self._read_head(data)
-        elif due is Due.BODY and not self.intake.held:
+        elif due is _BODY and not self.intake.held:
             self._feed(data)
-        elif due is not Due.NOTHING:
+        elif due is not _NOTHING:
             self.intake.hold(data)
 
     def eof_received(self) -> bool:
         """Keep the way back open while an answer is due; a body that ends early is no request."""
         self.has_ended = True
-        if self.intake.due is not Due.NEXT or self._exchange is None:
+        if self.intake.due is not _NEXT or self._exchange is None:
             return False
         self._keep_alive = False
         self.deadline = min(self.deadline, self._hub.loop.time() + self._config.half_close_s)
@@ -81,18 +82,20 @@ class ClientConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.is_full = False
         if self._exchange is None:
-            if self.intake.due is Due.HEAD:
+            if self.intake.due is _HEAD:
                 self._wait(self._config.idle_timeout_s)
                 self._go_on()
             return
         if self.is_answering:
-            self._wait(self._config.half_close_s if self.has_ended else NEVER)
+            self.deadline = NEVER
+            if self.has_ended:
+                self._wait(self._config.half_close_s)
         if self._exchange.upstream is not None:
             self._exchange.upstream.hold(held=False)
 
     def flow(self) -> None:
         """The upstream is there: send it what has come of the body, and wait for its answer."""
-        if self.intake.due is not Due.BODY:
+        if self.intake.due is not _BODY:
             self._await_answer()
             return
         self._wait(self._config.body_timeout_s)
@@ -102,11 +105,14 @@ class ClientConnection(asyncio.Protocol):
     def start_answer(self, *, closes: bool) -> bytes:
         """The header lines about the connection; `closes` if its end is the answer's end."""
         self.is_answering = True
-        self._wait(self._config.half_close_s if self.has_ended else NEVER)
+        if self.has_ended:
+            self._wait(self._config.half_close_s)
+        else:
+            self.deadline = NEVER
         exchange = self._exchange
         if (
             closes
-            or self.intake.due is not Due.NEXT
+            or self.intake.due is not _NEXT
             or self._hub.stopping
             # Early data of a protocol that was refused must not be taken for a request.
             or (self.intake.held and exchange is not None and exchange.request.upgrade)
@@ -138,11 +144,11 @@ class ClientConnection(asyncio.Protocol):
     def expire(self, _now: float) -> None:
         self.deadline = NEVER
         due = self.intake.due
-        if self.is_answering or self.is_full or self.has_ended or due is Due.NOTHING:
+        if self.is_answering or self.is_full or self.has_ended or due is _NOTHING:
             self.transport.abort()
-        elif due is Due.HEAD and not self.intake.has_begun_head:
+        elif due is _HEAD and not self.intake.has_begun_head:
             self._close()
-        elif due is Due.HEAD or (due is Due.BODY and not self.intake.is_blocked):
+        elif due is _HEAD or (due is _BODY and not self.intake.is_blocked):
             self._refuse(Refusal(408, "request_timeout", "the request did not arrive in time"))
         elif self._exchange is not None:
             self._exchange.time_out()
@@ -192,7 +198,7 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(refusal)
             return
         exchange.upstream.transport.write(passed)
-        if self.intake.due is Due.NEXT:
+        if self.intake.due is _NEXT:
             self._await_answer()
         elif not self.is_answering:
             self._wait(self._config.body_timeout_s)
@@ -205,7 +211,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """With a request that was sent ahead, unless its answer would find no room."""
-        if self.intake.due is Due.HEAD and not self.is_full and self.intake.held:
+        if self.intake.due is _HEAD and not self.is_full and self.intake.held:
             self._read_head(self.intake.take_held())
 
     def _find_origin(self, host: str, noted: Mapping[bytes, bytes]) -> Origin:
@@ -254,7 +260,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _close(self) -> None:
         """When everything is written. Unread bytes would reset the connection, so they are read."""
-        is_unread = self.intake.due in (Due.BODY, Due.NOTHING) or bool(self.intake.held)
+        is_unread = self.intake.due in (_BODY, _NOTHING) or bool(self.intake.held)
         self.intake.discard()
         if is_unread and not self.has_ended and not self.transport.is_closing():
             self._wait(_LINGER_S)

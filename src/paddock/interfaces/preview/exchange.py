@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 _IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"})
 
+# Not a union, which would be made anew for every request.
+_ANSWERS = (Upstream, Reply)
+
 _log = logging.getLogger(__name__)
 
 
@@ -52,7 +55,7 @@ class Exchange:
         """Ask where it goes, and send it there."""
         try:
             answer = self._hub.resolve(self.request.head)
-            if not isinstance(answer, Upstream | Reply):
+            if not isinstance(answer, _ANSWERS):
                 self._task = self._hub.spawn(self._resolve(answer))
             elif self._take(answer):
                 self._task = self._hub.spawn(self._dial())

@@ -55,17 +55,15 @@ def named_in(connection: frozenset[bytes]) -> frozenset[bytes]:
 class HeadBuffer:
     """Collects the bytes of a head, however they arrive, in time linear to their number."""
 
-    __slots__ = ("_bytes",)
+    __slots__ = ("held",)
 
     def __init__(self) -> None:
-        self._bytes = bytearray()
-
-    def __len__(self) -> int:
-        return len(self._bytes)
+        self.held = bytearray()
+        """What there is so far; not to be kept."""
 
     def add(self, data: bytes) -> tuple[bytes, bytes] | None:
         """The head with its empty line and what came after, or None until it is complete."""
-        buffered = self._bytes
+        buffered = self.held
         start = max(0, len(buffered) - 3)
         buffered += data
         end = buffered.find(END, start) + 4
@@ -74,7 +72,3 @@ class HeadBuffer:
         head, rest = bytes(buffered[:end]), bytes(buffered[end:])
         buffered.clear()
         return head, rest
-
-    def peek(self) -> bytearray:
-        """What there is so far; not to be kept."""
-        return self._bytes

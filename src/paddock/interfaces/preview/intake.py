@@ -20,6 +20,9 @@ class Due(Enum):
     """Whatever comes is thrown away."""
 
 
+_HEAD, _BODY, _NEXT, _NOTHING = Due
+
+
 class Intake:
     """Sorts a client's bytes, and stops reading when they come faster than they go.
 
@@ -30,7 +33,7 @@ class Intake:
     transport: asyncio.Transport
 
     def __init__(self, config: FrontConfig) -> None:
-        self.due = Due.HEAD
+        self.due = _HEAD
         self.held = b""
         self.is_blocked = False
         """The upstream does not take more for now."""
@@ -42,15 +45,15 @@ class Intake:
     @property
     def is_empty(self) -> bool:
         """Nothing of a next request has come."""
-        return self.due is Due.HEAD and not self.held and not len(self._head)
+        return self.due is _HEAD and not self.held and not self._head.held
 
     @property
     def has_begun_head(self) -> bool:
-        return len(self._head) > 0
+        return bool(self._head.held)
 
     def head(self, data: bytes) -> bytes | None:
         """A whole head, as soon as it is there. Raises Refusal for what cannot become one."""
-        known = len(self._head)
+        known = len(self._head.held)
         if not known:
             if data.endswith(END) and data[0] > 0x20 and data.find(END) + 4 == len(data):
                 return data
@@ -60,7 +63,7 @@ class Intake:
                 return None
         found = self._head.add(data)
         if found is None:
-            check_beginning(self._head.peek(), known, self._config)
+            check_beginning(self._head.held, known, self._config)
             return None
         head, self.held = found
         return head
@@ -68,7 +71,7 @@ class Intake:
     def expect(self, body: Body | None) -> None:
         """After a head: its body, if it has one."""
         self._body = body
-        self.due = Due.NEXT if body is None else Due.BODY
+        self.due = _NEXT if body is None else _BODY
         if self.held:
             self._update()
 
@@ -81,7 +84,7 @@ class Intake:
         end = body.take(data)
         if body.done:
             self._body = None
-            self.due = Due.NEXT
+            self.due = _NEXT
             self.hold(data[end:])
         return data if end == len(data) else data[:end]
 
@@ -102,13 +105,14 @@ class Intake:
 
     def start_over(self) -> None:
         """On to the next head."""
-        self.due = Due.HEAD
+        self.due = _HEAD
         self.is_blocked = False
-        self._update()
+        if not self._is_reading:
+            self._update()
 
     def discard(self) -> None:
         """Throw away what was held and what comes."""
-        self.due, self.held, self.is_blocked = Due.NOTHING, b"", False
+        self.due, self.held, self.is_blocked = _NOTHING, b"", False
         self._update()
 
     def _update(self) -> None:

@@ -42,7 +42,9 @@ class Pool:
 
     def put(self, connection: Idle) -> bool:
         """False when there is no room; the caller closes it then."""
-        waiting = self._idle.setdefault(connection.key, [])
+        waiting = self._idle.get(connection.key)
+        if waiting is None:
+            waiting = self._idle[connection.key] = []
         config = self._config
         if len(waiting) >= config.max_idle_per_upstream or self._count >= config.max_idle_upstreams:
             return False

@@ -72,7 +72,8 @@ class Request:
     def for_upstream(self, edits: Edits) -> bytes:
         """The head as the upstream gets it."""
         head = self.head
-        if dropped := self.dropped | edits.names:
+        if self.dropped or edits.names:
+            dropped = self.dropped | edits.names
             lines = b"".join([line for name, line in self.passed if name not in dropped])
         else:
             lines = b"".join([line for _, line in self.passed])

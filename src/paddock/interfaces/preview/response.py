@@ -59,10 +59,10 @@ class Response:
 
     def for_client(self, edits: Edits, ending: bytes, *, unframed: bool = False) -> bytes:
         """The head as the client gets it; `ending` are the lines about the connection."""
-        dropped = self.dropped | edits.names
-        if unframed or self.status == 204:
-            dropped |= {b"transfer-encoding"}
-        if dropped:
+        if self.dropped or edits.names or unframed or self.status == 204:
+            dropped = self.dropped | edits.names
+            if unframed or self.status == 204:
+                dropped |= {b"transfer-encoding"}
             lines = b"".join([line for name, line in self.passed if name not in dropped])
         else:
             lines = b"".join([line for _, line in self.passed])

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from paddock.interfaces.preview.exchange import Exchange
 
 
+_NEXT = Due.NEXT
+
+
 class UpstreamConnection(asyncio.Protocol):
     """Sends a request's bytes, and passes the answer's on as they come."""
 
@@ -102,7 +105,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.transport.abort()
 
     def _read_head(self, data: bytes) -> None:
-        end = 0 if len(self._head) else data.find(END) + 4
+        end = 0 if self._head.held else data.find(END) + 4
         found = (data[:end], data[end:]) if end > 3 else self._head.add(data)
         while found is not None:
             head, rest = found
@@ -117,7 +120,7 @@ class UpstreamConnection(asyncio.Protocol):
                 return
             self._pass_interim(response)
             found = self._head.add(rest)
-        if len(self._head) > self._hub.config.max_head_bytes:
+        if len(self._head.held) > self._hub.config.max_head_bytes:
             raise Garbled("its head is too large")
 
     def _answer(self, response: Response, rest: bytes) -> None:
@@ -172,7 +175,7 @@ class UpstreamConnection(asyncio.Protocol):
         """The answer is complete; `is_clean` if nothing came after it."""
         exchange = cast("Exchange", self._exchange)
         self._exchange = self._body = None
-        has_all = exchange.client.intake.due is Due.NEXT
+        has_all = exchange.client.intake.due is _NEXT
         keep = self._keep_alive and is_clean and has_all
         if not (keep and self._go_idle()):
             # Not closed in order: a body that it no longer reads would never be gone.
