@@ -12,6 +12,7 @@ from paddock.domain.audit import AuditEntry
 from paddock.domain.errors import (
     Broken,
     Conflict,
+    InvalidRequest,
     LimitExceeded,
     NotFound,
     PaddockError,
@@ -135,6 +136,11 @@ async def _output(
                 yield event.data
             elif isinstance(event, Output):
                 said = (said + event.data)[:_SAID]
+    except InvalidRequest as error:
+        # So the guest says that there is no such program; arguments of ours it can only like.
+        if "not found" in error.message:
+            raise _no_tar() from error
+        raise
     finally:
         if pid and ended is None:
             with suppress(PaddockError):

@@ -71,14 +71,18 @@ def members(source: BinaryIO) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo
             fileobj=source, mode="r|", bufsize=_CHUNK, tarinfo=_Member, errorlevel=2
         ) as archive:
             for member in archive:
-                if max(len(member.name), len(member.linkname)) > _LONGEST_NAME:
-                    raise malformed("it has a name that is too long for any file system")
-                yield archive, member
+                yield archive, _named(member)
                 archive.members = []  # type: ignore[attr-defined] # or it would keep them all
     except tarfile.TarError as error:
         raise malformed(f"it is not a whole tar: {error}") from None
     while source.read(_CHUNK):
         pass
+
+
+def _named(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    if max(len(member.name), len(member.linkname)) > _LONGEST_NAME:
+        raise malformed("it has a name that is too long for any file system")
+    return member
 
 
 async def unpacked(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

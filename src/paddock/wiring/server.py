@@ -50,6 +50,7 @@ from paddock.services.reconciler import Reconciler
 from paddock.services.sandboxes import Sandboxes
 from paddock.services.snapshots import Snapshots
 from paddock.services.system import system
+from paddock.services.terminals import Terminals
 from paddock.settings import Settings
 from paddock.wiring import providers as opening
 
@@ -259,12 +260,14 @@ class _Parts:
         anyone: Principal | None,
     ) -> Services:
         config = settings.server
+        commands = Commands(self.inside, self.store, self.clock)
         return Services(
             store=self.store,
             access=access,
             sandboxes=self.sandboxes,
             environment=Environment(self.changes, self.guests),
-            commands=Commands(self.inside, self.store, self.clock),
+            commands=commands,
+            terminals=Terminals(self.inside, commands),
             files=Files(self.inside, self.store, self.clock),
             archives=Archives(self.inside, self.store, self.clock),
             inside=self.inside,

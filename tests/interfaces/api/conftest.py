@@ -18,3 +18,10 @@ async def box(plane):
     assert answer.status == 201, answer.body
     yield answer.body
     await plane.admin.delete(f"/v1/sandboxes/{answer['id']}?force=true")
+
+
+@pytest.fixture
+async def home(plane, box):
+    """Where the sandbox keeps its files; the reference provider's user has a home elsewhere."""
+    ran = await plane.admin.post(f"/v1/sandboxes/{box['id']}/exec", {"cmd": ["pwd"]})
+    return ran["stdout"].strip()

@@ -18,10 +18,11 @@ from paddock.interfaces.api.routes import (
     ports,
     sandboxes,
     snapshots,
+    terminal,
 )
 from paddock.interfaces.api.schemas.common import ErrorBody
 
-_ROUTERS = (sandboxes, commands, files, ports, snapshots, events, access, health)
+_ROUTERS = (sandboxes, commands, terminal, files, ports, snapshots, events, access, health)
 _ALWAYS = (400, 401, 403, 404, 409, 413, 429, 500, 501, 502, 503, 504)
 
 

@@ -22,8 +22,10 @@ from paddock.services.previews import Previews
 from paddock.services.providers import Providers
 from paddock.services.sandboxes import Sandboxes
 from paddock.services.snapshots import Snapshots
+from paddock.services.terminals import Terminals
 
 MAX_PAGE = 500
+TOKEN_PROTOCOL = "paddock.token."  # noqa: S105 - what a protocol begins with
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Services:
     commands: Commands
     files: Files
     archives: Archives
+    terminals: Terminals
     inside: Inside
     snapshots: Snapshots
     events: EventFeed
@@ -82,6 +85,10 @@ def _presented(connection: HTTPConnection) -> str:
         return value.strip()
     if key := connection.headers.get("x-api-key"):
         return key
+    # A page in a browser cannot set headers of a WebSocket, but it can offer protocols.
+    for offered in connection.scope.get("subprotocols", ()):
+        if offered.startswith(TOKEN_PROTOCOL):
+            return str(offered.removeprefix(TOKEN_PROTOCOL))
     raise Unauthenticated(
         "this needs a token",
         remediation="send `Authorization: Bearer TOKEN`; the first one is in the data directory, "

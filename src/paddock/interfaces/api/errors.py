@@ -4,7 +4,11 @@ import logging
 from collections.abc import Mapping
 
 from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
+from fastapi.exceptions import (
+    RequestValidationError,
+    ValidationException,
+    WebSocketRequestValidationError,
+)
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
@@ -45,6 +49,12 @@ def install(app: FastAPI) -> None:
     async def unreadable(request: Request, error: RequestValidationError) -> JSONResponse:
         return answer(explained(error), request_id(request))
 
+    @app.exception_handler(WebSocketRequestValidationError)
+    async def unanswerable(
+        request: Request, error: WebSocketRequestValidationError
+    ) -> JSONResponse:
+        return answer(explained(error), request_id(request))
+
     @app.exception_handler(HTTPException)
     async def plain(request: Request, error: HTTPException) -> JSONResponse:
         code, remediation = _OF_STATUS.get(error.status_code, ("invalid_request", ""))
@@ -74,7 +84,7 @@ def status_of(error: PaddockError) -> int:
     return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
 
 
-def explained(error: RequestValidationError) -> errors.InvalidRequest:
+def explained(error: ValidationException) -> errors.InvalidRequest:
     """The first few things that are wrong, each with its place, and never the value given."""
     problems = [
         f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()

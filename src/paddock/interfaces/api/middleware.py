@@ -33,7 +33,9 @@ class Envelope:
 
         async def answer(message: Message) -> None:
             nonlocal status
-            if message["type"] == "http.response.start":
+            if message["type"] == "websocket.accept":
+                status = 101
+            elif message["type"] in ("http.response.start", "websocket.http.response.start"):
                 status = message["status"]
                 message["headers"] = [*message["headers"], (b"x-request-id", identifier.encode())]
             await send(message)

@@ -47,7 +47,7 @@ FilePath = Annotated[
 UserName = Annotated[Text, Field(max_length=64)]
 
 
-def place(
+async def place(
     request: Request,
     sandbox: str,
     path: Annotated[str, Query(min_length=1, max_length=_LONGEST, description=_DESCRIPTION)],
