@@ -1,0 +1,52 @@
+"""The Python SDK: a client of a Paddock server's HTTP API.
+
+`AsyncSandbox` is the implementation; `Sandbox` is the same for programs without an event loop.
+"""
+
+from paddock.domain.errors import (
+    Broken,
+    Conflict,
+    Forbidden,
+    InvalidRequest,
+    LimitExceeded,
+    NotFound,
+    PaddockError,
+    ProviderError,
+    Refused,
+    TimedOut,
+    Unauthenticated,
+    Unavailable,
+    Unsupported,
+)
+from paddock.interfaces.client.blocking.command import Command
+from paddock.interfaces.client.blocking.sandbox import Sandbox
+from paddock.interfaces.client.command import AsyncCommand
+from paddock.interfaces.client.failures import CommandFailed
+from paddock.interfaces.client.results import CommandResult, Output, SandboxInfo
+from paddock.interfaces.client.sandbox import AsyncSandbox
+from paddock.interfaces.client.server import Server
+
+__all__ = [
+    "AsyncCommand",
+    "AsyncSandbox",
+    "Broken",
+    "Command",
+    "CommandFailed",
+    "CommandResult",
+    "Conflict",
+    "Forbidden",
+    "InvalidRequest",
+    "LimitExceeded",
+    "NotFound",
+    "Output",
+    "PaddockError",
+    "ProviderError",
+    "Refused",
+    "Sandbox",
+    "SandboxInfo",
+    "Server",
+    "TimedOut",
+    "Unauthenticated",
+    "Unavailable",
+    "Unsupported",
+]

@@ -1,0 +1,1 @@
+"""The SDK for programs without an event loop; written by scripts/blocking.py."""

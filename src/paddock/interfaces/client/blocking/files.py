@@ -1,0 +1,65 @@
+"""The files of a sandbox: read, written, listed, moved, removed, watched.
+
+Written by scripts/blocking.py; do not edit.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from paddock.interfaces.client.blocking.transfers import Transfers
+from paddock.interfaces.client.files import AsyncFiles
+from paddock.interfaces.client.portal import portal
+from paddock.interfaces.client.results import FileChange, FileInfo
+from paddock.interfaces.client.transfers import Content
+
+
+class Files(Transfers):
+    """A sandbox's files. A relative path starts at the home of the user, which is the sandbox's
+    own unless `user` says whose rights count."""
+
+    _inner: AsyncFiles
+
+    def __init__(self, inner: AsyncFiles) -> None:
+        super().__init__(inner)
+        self._inner = inner
+
+    def read(self, path: str, *, user: str = "", encoding: str = "utf-8") -> str:
+        """A file's content as text."""
+        return portal().run(self._inner.read(path, user=user, encoding=encoding))
+
+    def read_bytes(self, path: str, *, user: str = "") -> bytes:
+        """A file's content."""
+        return portal().run(self._inner.read_bytes(path, user=user))
+
+    def write(self, path: str, data: Content, *, user: str = "") -> FileInfo:
+        """Write a file, with the directories above it: text, bytes, a file object, or pieces as
+        they come, of any size. It is whole afterwards, or as it was before."""
+        return portal().run(self._inner.write(path, data, user=user))
+
+    def list(self, path: str = ".", *, depth: int = 1, user: str = "") -> Sequence[FileInfo]:
+        """What is in a directory, so many levels deep."""
+        return portal().run(self._inner.list(path, depth=depth, user=user))
+
+    def stat(self, path: str, *, user: str = "") -> FileInfo:
+        return portal().run(self._inner.stat(path, user=user))
+
+    def exists(self, path: str, *, user: str = "") -> bool:
+        return portal().run(self._inner.exists(path, user=user))
+
+    def make_dir(self, path: str, *, user: str = "") -> FileInfo:
+        """With those above it; one that is there is no error."""
+        return portal().run(self._inner.make_dir(path, user=user))
+
+    def move(self, source: str, destination: str, *, user: str = "") -> FileInfo:
+        """Move or rename; a file at the destination is replaced."""
+        return portal().run(self._inner.move(source, destination, user=user))
+
+    def remove(self, path: str, *, user: str = "") -> None:
+        """A file, or a directory with everything in it. What is not there is no error."""
+        portal().run(self._inner.remove(path, user=user))
+
+    def watch(
+        self, path: str = ".", *, recursive: bool = False, user: str = ""
+    ) -> Iterator[FileChange]:
+        """What changes in a directory from now on. Unavailable when the connection breaks,
+        because nobody knows what happened meanwhile: list it, and watch again."""
+        return portal().each(self._inner.watch(path, recursive=recursive, user=user))

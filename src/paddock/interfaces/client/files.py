@@ -1,0 +1,89 @@
+"""The files of a sandbox: read, written, listed, moved, removed, watched."""
+
+from collections.abc import AsyncIterator, Sequence
+
+from paddock.domain.errors import Conflict, NotFound, Unavailable
+from paddock.interfaces.client.following import messages, streaming
+from paddock.interfaces.client.results import FileChange, FileInfo, read
+from paddock.interfaces.client.transfers import AsyncTransfers, Content, sent
+
+
+class AsyncFiles(AsyncTransfers):
+    """A sandbox's files. A relative path starts at the home of the user, which is the sandbox's
+    own unless `user` says whose rights count."""
+
+    async def read(self, path: str, *, user: str = "", encoding: str = "utf-8") -> str:
+        """A file's content as text."""
+        return (await self.read_bytes(path, user=user)).decode(encoding)
+
+    async def read_bytes(self, path: str, *, user: str = "") -> bytes:
+        """A file's content."""
+        pieces = [piece async for piece in self.read_stream(path, user=user)]
+        return b"".join(pieces)
+
+    async def write(self, path: str, data: Content, *, user: str = "") -> FileInfo:
+        """Write a file, with the directories above it: text, bytes, a file object, or pieces as
+        they come, of any size. It is whole afterwards, or as it was before."""
+        body, once = sent(data)
+        answer = await self._server.call(
+            "PUT", f"{self._path}/files", query={"path": path, "user": user}, body=body, once=once
+        )
+        return read(FileInfo, answer)
+
+    async def list(self, path: str = ".", *, depth: int = 1, user: str = "") -> Sequence[FileInfo]:
+        """What is in a directory, so many levels deep."""
+        query = {"path": path, "user": user, "depth": depth}
+        answer = await self._server.call("GET", f"{self._path}/files/list", query=query)
+        return [read(FileInfo, item) for item in answer["items"]]
+
+    async def stat(self, path: str, *, user: str = "") -> FileInfo:
+        return await self._stat(path, user)
+
+    async def exists(self, path: str, *, user: str = "") -> bool:
+        try:
+            await self._stat(path, user)
+        except NotFound as error:
+            if await self._is_here():
+                return False
+            raise error from None
+        return True
+
+    async def make_dir(self, path: str, *, user: str = "") -> FileInfo:
+        """With those above it; one that is there is no error."""
+        wish = {"path": path, "user": user}
+        try:
+            answer = await self._server.call(
+                "POST", f"{self._path}/files/directory", json=wish, repeatable=True
+            )
+        except Conflict:
+            found = await self._stat(path, user)
+            if not found.is_dir:
+                raise
+            return found
+        return read(FileInfo, answer)
+
+    async def move(self, source: str, destination: str, *, user: str = "") -> FileInfo:
+        """Move or rename; a file at the destination is replaced."""
+        wish = {"source": source, "destination": destination, "user": user}
+        return read(
+            FileInfo, await self._server.call("POST", f"{self._path}/files/move", json=wish)
+        )
+
+    async def remove(self, path: str, *, user: str = "") -> None:
+        """A file, or a directory with everything in it. What is not there is no error."""
+        query = {"path": path, "user": user}
+        await self._server.call("DELETE", f"{self._path}/files", query=query)
+
+    async def watch(
+        self, path: str = ".", *, recursive: bool = False, user: str = ""
+    ) -> AsyncIterator[FileChange]:
+        """What changes in a directory from now on. Unavailable when the connection breaks,
+        because nobody knows what happened meanwhile: list it, and watch again."""
+        query = {"path": path, "recursive": recursive, "user": user}
+        call = streaming("GET", f"{self._path}/files/watch", query=query)
+        async for message in messages(self._server, call):
+            if message["type"] == "change":
+                yield read(FileChange, message)
+        raise Unavailable(
+            f"the watch of {path} ended", remediation="list the directory, and watch again"
+        )

@@ -1,0 +1,185 @@
+"""Content of any size between this machine and a sandbox, in bounded memory."""
+
+import asyncio
+import os
+import tarfile
+import tempfile
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import IO, BinaryIO
+
+import aiohttp
+
+from paddock.domain.errors import NotFound
+from paddock.interfaces.client import failures
+from paddock.interfaces.client.results import FileInfo, Transfer, read
+from paddock.interfaces.client.server import Body, Call, Query, Server, segment
+
+Content = str | bytes | BinaryIO | Iterable[bytes] | AsyncIterable[bytes]
+Told = Callable[[int, int | None], None]
+"""How many bytes have been copied, and how many there are where that is known."""
+_CHUNK = 1 << 20
+_SPOOLED = 8 << 20
+
+
+class AsyncTransfers:
+    """Files and whole directories, in and out."""
+
+    def __init__(self, server: Server, sandbox: str) -> None:
+        self._server = server
+        self._path = f"/v1/sandboxes/{segment(sandbox)}"
+
+    async def read_stream(self, path: str, *, user: str = "") -> AsyncIterator[bytes]:
+        """A file's content as it comes."""
+        async for piece in self._pieces(f"{self._path}/files", {"path": path, "user": user}):
+            yield piece
+
+    async def upload(
+        self,
+        local: str | os.PathLike[str],
+        path: str,
+        *,
+        user: str = "",
+        progress: Told | None = None,
+    ) -> Transfer:
+        """A file becomes the one at `path`, a directory's content becomes part of that at `path`;
+        permissions and links are kept."""
+        source, told = Path(local), progress or _unheard
+        if not source.is_dir() and not source.stat().st_mode & 0o111:
+            size = source.stat().st_size
+            await self._put("files", {"path": path, "user": user}, _counted(source, size, told))
+            return Transfer(1, size)
+        with tempfile.TemporaryDirectory(prefix="paddock-") as place:
+            archive = Path(place) / "upload.tar"
+            target = PurePosixPath(path)
+            await asyncio.to_thread(_pack, source, archive, target.name)
+            into = path if source.is_dir() else str(target.parent)
+            body = _counted(archive, archive.stat().st_size, told)
+            answer = await self._put("archive", {"path": into, "user": user}, body)
+        return Transfer(answer["files"], answer["bytes"])
+
+    async def download(
+        self,
+        path: str,
+        local: str | os.PathLike[str],
+        *,
+        user: str = "",
+        progress: Told | None = None,
+    ) -> Transfer:
+        """A file becomes the one at `local`, a directory's content becomes part of that there.
+        Nothing of it is ever written outside of `local`."""
+        found, told = await self._stat(path, user), progress or _unheard
+        query, target = {"path": path, "user": user}, Path(local)
+        if found.kind == "directory":
+            with tempfile.TemporaryFile(prefix="paddock-") as archive:
+                await self._save(f"{self._path}/archive", query, archive, lambda n: told(n, None))
+                return await asyncio.to_thread(_unpack, archive, target)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                size = found.size
+                await self._save(f"{self._path}/files", query, file, lambda n: told(n, size))
+                size = file.tell()
+            Path(name).chmod(int(found.mode, 8) & 0o777 | 0o600)
+            Path(name).rename(target)
+        finally:
+            with suppress(FileNotFoundError):
+                Path(name).unlink()
+        return Transfer(1, size)
+
+    async def _save(
+        self, path: str, query: Query, file: IO[bytes], told: Callable[[int], None]
+    ) -> None:
+        done = 0
+        async for piece in self._pieces(path, query):
+            await asyncio.to_thread(file.write, piece)
+            done += len(piece)
+            told(done)
+
+    async def _pieces(self, path: str, query: Query) -> AsyncIterator[bytes]:
+        async with self._server.open(Call("GET", path, query=query)) as response:
+            try:
+                async for piece in response.content.iter_chunked(_CHUNK):
+                    yield piece
+            except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                raise failures.interrupted(self._server.url, f"GET {path}", error) from error
+
+    async def _put(self, what: str, query: Query, body: Body) -> dict[str, int]:
+        answer: dict[str, int] = await self._server.call(
+            "PUT", f"{self._path}/{what}", query=query, body=body
+        )
+        return answer
+
+    async def _stat(self, path: str, user: str) -> FileInfo:
+        query = {"path": path, "user": user}
+        return read(
+            FileInfo, await self._server.call("GET", f"{self._path}/files/stat", query=query)
+        )
+
+    async def _is_here(self) -> bool:
+        """Whether it was the file that was not found, and not the sandbox."""
+        try:
+            await self._server.call("GET", self._path)
+        except NotFound:
+            return False
+        return True
+
+
+def sent(data: Content) -> tuple[Body, bool]:
+    """What is sent for this content, and whether it can be had only once."""
+    if isinstance(data, str):
+        return data.encode(), False
+    if isinstance(data, bytes | bytearray | memoryview):
+        return bytes(data), False
+    if isinstance(data, AsyncIterable):
+        return lambda: data, True
+    reader = getattr(data, "read", None)
+    if reader is not None:
+        return lambda: _from_thread(iter(lambda: reader(_CHUNK), b"")), True
+    return lambda: _from_thread(data), True
+
+
+async def _from_thread(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """Whoever makes the pieces may take its time."""
+    source = iter(pieces)
+    while (piece := await asyncio.to_thread(next, source, None)) is not None:
+        yield piece
+
+
+def _counted(path: Path, size: int, told: Told) -> Callable[[], AsyncIterator[bytes]]:
+    async def pieces() -> AsyncIterator[bytes]:
+        done = 0
+        with path.open("rb") as file:
+            async for piece in _from_thread(iter(lambda: file.read(_CHUNK), b"")):
+                yield piece
+                done += len(piece)
+                told(done, size)
+
+    return pieces
+
+
+def _unheard(_done: int, _size: int | None) -> None:
+    return None
+
+
+def _pack(source: Path, archive: Path, name: str) -> None:
+    with tarfile.open(archive, "w") as tar:
+        tar.add(source, arcname="." if source.is_dir() else name)
+
+
+def _unpack(archive: IO[bytes], target: Path) -> Transfer:
+    """What a sandbox says is in its files is not to be believed."""
+    archive.seek(0)
+    target.mkdir(parents=True, exist_ok=True)
+    files, size, skipped = 0, 0, []
+    with tarfile.open(fileobj=archive, mode="r|") as tar:
+        for member in tar:
+            try:
+                tar.extract(member, target, filter="data")
+            except tarfile.FilterError:
+                skipped.append(member.name)
+                continue
+            files += member.isreg()
+            size += member.size if member.isreg() else 0
+    return Transfer(files, size, tuple(skipped))
