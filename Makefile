@@ -18,10 +18,10 @@ ready = @scripts/setup.sh $(or $(SETUP),$(1))
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-up: ## look at this machine, then run a command in a disposable sandbox
+up: ## look at this machine, then start the control plane; ARGS="--port 8080" and the like
 	$(call ready,run)
 	@scripts/as-root.sh $(BIN)/paddock doctor
-	@scripts/as-root.sh $(BIN)/paddock sandbox run -- sh -c '. /etc/os-release; echo "hello from $$PRETTY_NAME, $$(id -un)"'
+	@PATH="$(CURDIR)/$(BIN):$$PATH" exec scripts/as-root.sh $(BIN)/paddock up $(ARGS)
 
 test: ## all tests but the slow ones, in parallel
 	$(call ready,test)

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from bench import docker, packed, rows
+from bench import docker, packed, preview, rows, server
 from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.adapters.providers.local.storage import unmount_pool
@@ -241,9 +241,12 @@ async def main() -> None:
         async with docker.engine(lower) as engine:
             for measure in (measure_creates, measure_rate, measure_exec, measure_memory):
                 measured += await measure(provider, engine)
+            through_http = await server.measure(engine)
         measured += await measure_burst(provider)
         measured += await measure_fork(provider)
     measured += await packed.measure()
+    measured += through_http
+    measured += await preview.measure()
     sys.stdout.write(rows.report(measured, REPOSITORY / "build" / "bench.json") + "\n")
 
 

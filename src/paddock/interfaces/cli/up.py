@@ -10,6 +10,14 @@ from paddock.interfaces.cli.progress import Display
 from paddock.interfaces.cli.toolbox import ServerWish
 
 
+_TRY = """
+Try, in another terminal:
+  paddock run -- python3 -c 'print("hello from a sandbox")'
+  paddock create --name demo && paddock exec demo -- uname -a
+  paddock ls
+"""
+
+
 @click.command()
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port, 0 for any.  [default: 7070]")
@@ -32,6 +40,7 @@ def up(
 
     def ready(url: str) -> None:
         click.echo(f"ready {url}")
+        click.echo(_TRY, err=True)
 
     with Display() as display:
         run_until_stopped(invocation.tools.serve(wish, display.tell, ready))

@@ -1,0 +1,242 @@
+"""The same work through the HTTP API of a running `paddock up`, and what only a server does."""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import socket
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from bench import docker, rows
+from paddock.adapters.providers.local.layout import Layout
+from paddock.adapters.providers.local.provider import LocalProvider
+from paddock.adapters.providers.local.storage import unmount_pool
+from paddock.adapters.store.store import open_store
+from paddock.domain.event import Event, EventKind
+from paddock.domain.ids import new_id
+from paddock.domain.lifetime import Clockwork
+from paddock.domain.records import SandboxRecord
+from paddock.domain.sandbox import SandboxState
+from paddock.domain.team import Team
+from paddock.ports.store import Page, SandboxFilter
+from paddock.settings import Settings
+from paddock.wiring import local_in
+
+REPOSITORY = Path(__file__).parents[1]
+_WARM = 100
+
+
+@dataclass
+class Api:
+    """A client with the first admin's token."""
+
+    url: str
+    token: str
+    session: aiohttp.ClientSession
+
+    async def call(self, method: str, path: str, body: Any = None) -> Any:
+        headers = {"authorization": f"Bearer {self.token}"}
+        async with self.session.request(
+            method, self.url + path, json=body, headers=headers
+        ) as answer:
+            content = await answer.read()
+            assert answer.status < 300, content
+            return json.loads(content) if content else None
+
+    async def create(self) -> str:
+        return str((await self.call("POST", "/v1/sandboxes", {}))["id"])
+
+    async def execute(self, sandbox: str, *command: str) -> str:
+        wish = {"cmd": list(command)}
+        answer = await self.call("POST", f"/v1/sandboxes/{sandbox}/exec", wish)
+        assert answer["exit_code"] == 0
+        return str(answer["stdout"])
+
+    async def first_output(self) -> str:
+        sandbox = await self.create()
+        assert await self.execute(sandbox, "/bin/echo", "hello") == "hello\n"
+        return sandbox
+
+    async def remove_all(self) -> None:
+        while items := (await self.call("GET", "/v1/sandboxes?limit=500"))["items"]:
+            for item in items:
+                await self.call("DELETE", f"/v1/sandboxes/{item['id']}")
+
+
+async def until_warm(data: Path, count: int) -> None:
+    """The pool is the server's own business; the sockets of its guests say when it is full."""
+    layout = Layout.of(data, local_in(Settings().local, data).run_root)
+    async with asyncio.timeout(180):
+        while len(list((layout.run / "guests").glob("*.sock"))) < count:
+            await asyncio.sleep(0.2)
+    await asyncio.sleep(2)
+
+
+@contextlib.asynccontextmanager
+async def server(warm: int) -> AsyncIterator[tuple[Api, Path]]:
+    """`paddock up` in a process and a data directory of its own."""
+    home = Path(tempfile.mkdtemp(prefix="paddock-bench-", dir="/var/tmp"))
+    data = home / "data"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {
+        **os.environ,
+        "PADDOCK_LOCAL__TEMPLATE_CACHE": str(REPOSITORY / "build" / "templates"),
+        "PADDOCK_LOCAL__WARM": json.dumps({"base": warm}),
+        "PADDOCK_SERVER__REQUESTS_PER_SECOND": "100000",
+        "PADDOCK_SERVER__REQUESTS_BURST": "100000",
+    }
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "paddock", "up", f"--data-dir={data}", f"--port={port}"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env=environment,
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(300):
+            url = (await process.stdout.readline()).decode().split()[1]
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+            yield Api(url, (data / "admin-token").read_text().strip(), session), data
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        await process.wait()
+        await _remove(data)
+        unmount_pool(data)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+async def _remove(data: Path) -> None:
+    provider = await LocalProvider.open(local_in(Settings().local, data))
+    try:
+        async for found in provider.find({}):
+            await provider.destroy(found.ref)
+    finally:
+        await provider.aclose()
+
+
+async def measure(engine: docker.Engine) -> list[rows.Row]:
+    async def by_docker(_: int) -> float:
+        return await rows.timed(engine.run_once)
+
+    docker_ms = await rows.median(9, by_docker)
+    container = await engine.start_idle("api")
+    exec_ms = await rows.median(20, lambda _: rows.timed(lambda: engine.exec_true(container)))
+    async with server(_WARM) as (api, data):
+        await until_warm(data, _WARM)
+        warm_ms = await rows.median(12, lambda _: rows.timed(api.first_output))
+        sandbox = await api.create()
+        ours_ms = await rows.median(200, lambda _: rows.timed(lambda: api.execute(sandbox, "true")))
+        latency_ms = await _line_latency(api, sandbox)
+        await api.remove_all()
+        await until_warm(data, _WARM)
+        times = await asyncio.gather(*(rows.timed(api.first_output) for _ in range(100)))
+        await api.remove_all()
+    return [
+        rows.fraction(
+            "create to first output, warm pool, by HTTP (docker run)", warm_ms, docker_ms, 20
+        ),
+        rows.fraction("exec of `true`, p50, by HTTP (Docker API exec)", ours_ms, exec_ms, 15),
+        rows.at_most(
+            "100 creates at once by HTTP, pool of 100, p50", statistics.median(times), 350, "ms"
+        ),
+        rows.at_most("a command's line to an SSE client, p50", latency_ms, 20, "ms"),
+        *await measure_store(),
+    ]
+
+
+async def _line_latency(api: Api, sandbox: str) -> float:
+    """From the moment a program writes a line, by its own word, until a client has it."""
+    script = (
+        "import time\n"
+        "for _ in range(100):\n"
+        "    print(time.time(), flush=True)\n"
+        "    time.sleep(0.02)\n"
+    )
+    url = f"{api.url}/v1/sandboxes/{sandbox}/exec/stream?format=sse"
+    headers = {"authorization": f"Bearer {api.token}"}
+    wish = {"cmd": ["python3", "-c", script]}
+    delays: list[float] = []
+    async with api.session.post(url, json=wish, headers=headers) as answer:
+        async for line in answer.content:
+            now = time.time()
+            if line.startswith(b"data: ") and b'"stdout"' in line:
+                said = json.loads(line.removeprefix(b"data: "))["data"]
+                delays += [(now - float(word)) * 1e3 for word in said.split()]
+    assert len(delays) == 100
+    return statistics.median(delays)
+
+
+async def measure_store(events: int = 1_000_000, sandboxes: int = 500) -> list[rows.Row]:
+    """How reading grows with what there is: pages at both ends of a long log, and a full list."""
+    home = Path(tempfile.mkdtemp(prefix="paddock-bench-store-", dir="/var/tmp"))
+    try:
+        async with open_store(home / "paddock.db") as store:
+            team = Team(new_id("tem"), "bench", 0.0)
+            await store.write(lambda tx: tx.teams.add(team))
+            batch = [
+                Event(team.id, EventKind.SANDBOX_CHANGED, f"sbx_{n % 100}", float(n), {"n": n})
+                for n in range(10_000)
+            ]
+            for _ in range(events // len(batch)):
+                await store.write(lambda tx: tx.events.append(batch))
+
+            async def page(after: int) -> float:
+                return await rows.timed(
+                    lambda: store.read(lambda tx: tx.events.after(after, 100, team_id=team.id))
+                )
+
+            first = await rows.median(50, lambda n: page(n * 100))
+            last = await rows.median(50, lambda n: page(events - 200 - n * 100))
+            await _fill(store, team, sandboxes)
+            wanted, whole = SandboxFilter(), Page(limit=sandboxes)
+            listed_ms = await rows.median(
+                20,
+                lambda _: rows.timed(
+                    lambda: store.read(lambda tx: tx.sandboxes.list(team.id, wanted, whole))
+                ),
+            )
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+    deep = rows.at_most(f"page of 100 events, at the end of {events:,}", last, 5, "ms")
+    return [
+        replace(deep, baseline=first, ratio=last / first),
+        rows.at_most(f"{sandboxes} sandboxes read as one page", listed_ms, 100, "ms"),
+    ]
+
+
+async def _fill(store: Any, team: Team, count: int) -> None:
+    now = time.time()
+    records = [
+        SandboxRecord(
+            id=new_id("sbx"),
+            team_id=team.id,
+            name=f"box-{number}",
+            state=SandboxState.RUNNING,
+            provider="local",
+            created_at=now,
+            changed_at=now,
+            clock=Clockwork(active_at=now),
+            template="base",
+            labels={"n": str(number)},
+        )
+        for number in range(count)
+    ]
+
+    def add(tx: Any) -> None:
+        for record in records:
+            tx.sandboxes.add(record)
+
+    await store.write(add)
