@@ -45,6 +45,9 @@ command docker         docker-cli|docker.io
 command containerd     containerd
 command mkfs.xfs       xfsprogs
 command curl           curl
+command nginx          nginx
+command wrk            wrk
+command chromium       chromium
 any /usr/lib/postgresql/*/bin/postgres postgresql
 '
 
