@@ -5,6 +5,7 @@ A page has the place `<!-- name:begin -->` … `<!-- name:end -->`; what stands 
 
 import argparse
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +16,7 @@ import click
 from paddock.adapters.providers import registry
 from paddock.domain.errors import PaddockError
 from paddock.domain.sandbox import TRANSITIONS
+from paddock.interfaces.api.app import describe
 from paddock.interfaces.cli.app import Lazy, cli
 from paddock.ports.provider import Capabilities, Provider
 
@@ -147,14 +149,23 @@ def fresh_pages() -> dict[Path, str]:
     for name, (page, generate) in PARTS.items():
         path = ROOT / page
         pages[path] = replace_part(pages.get(path) or path.read_text(), name, generate())
+    pages[ROOT / "docs/reference/openapi.json"] = openapi()
     return pages
+
+
+def openapi() -> str:
+    return json.dumps(describe(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _content(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     check = parser.parse_args().check
-    stale = {path: text for path, text in fresh_pages().items() if path.read_text() != text}
+    stale = {path: text for path, text in fresh_pages().items() if _content(path) != text}
     if check and stale:
         names = ", ".join(str(path.relative_to(ROOT)) for path in stale)
         sys.exit(f"out of date: {names}: run make docs")

@@ -23,11 +23,28 @@ from paddock.interfaces.api.routes import (
 from paddock.interfaces.api.schemas.common import ErrorBody
 
 _ROUTERS = (sandboxes, commands, terminal, files, ports, snapshots, events, access, health)
-_ALWAYS = (400, 401, 403, 404, 409, 413, 429, 500, 501, 502, 503, 504)
+# Also what the listener in front says of a request that takes too long or is too large.
+_ALWAYS = (400, 401, 403, 404, 408, 409, 413, 414, 429, 431, 500, 501, 502, 503, 504)
+
+_FOR_ANYONE = ("/healthz", "/readyz", "/v1/version")
 
 
 def create_app(services: Services, observe: Observe) -> FastAPI:
     """The application for these services."""
+    app = _routed()
+    app.state.services = services
+    errors.install(app)
+    app.add_middleware(Envelope, observe=observe)
+    app.openapi = lambda: document(app)  # type: ignore[method-assign]
+    return app
+
+
+def describe() -> dict[str, Any]:
+    """The OpenAPI document without anything behind it; it is checked in as it is here."""
+    return document(_routed())
+
+
+def _routed() -> FastAPI:
     app = FastAPI(
         title="Paddock",
         version=__version__,
@@ -36,12 +53,8 @@ def create_app(services: Services, observe: Observe) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    app.state.services = services
     for module in _ROUTERS:
         app.include_router(module.router)
-    errors.install(app)
-    app.add_middleware(Envelope, observe=observe)
-    app.openapi = lambda: document(app)  # type: ignore[method-assign]
     return app
 
 
@@ -57,13 +70,19 @@ def document(app: FastAPI) -> dict[str, Any]:
         schemas.pop(name, None)
     body = ErrorBody.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas |= body.pop("$defs", {}) | {"ErrorBody": body}
+    content = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}}
+    found["components"]["responses"] = {
+        "Error": {"description": "what went wrong, and what to do about it", "content": content}
+    }
     found["components"]["securitySchemes"] = {
         "token": {"type": "http", "scheme": "bearer", "description": "`paddock token create`"}
     }
     found["security"] = [{"token": []}]
-    for path in found["paths"].values():
-        for operation in path.values():
+    for path, operations in found["paths"].items():
+        for operation in operations.values():
             _document_errors(operation)
+            if path in _FOR_ANYONE:
+                operation["security"] = []
     app.openapi_schema = found
     return found
 
@@ -71,6 +90,5 @@ def document(app: FastAPI) -> dict[str, Any]:
 def _document_errors(operation: dict[str, Any]) -> None:
     answers = operation["responses"]
     answers.pop("422", None)
-    content = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}}
     for status in _ALWAYS:
-        answers.setdefault(str(status), {"description": "an error", "content": content})
+        answers.setdefault(str(status), {"$ref": "#/components/responses/Error"})

@@ -45,7 +45,7 @@ _BODY = {
 _TAR_BODY = {
     "requestBody": {
         "required": True,
-        "content": {"application/x-tar": _BINARY, "application/gzip": _BINARY},
+        "content": {"application/octet-stream": _BINARY, "application/x-tar": _BINARY},
     },
 }
 _ARCHIVES: dict[int | str, dict[str, Any]] = {
