@@ -1,6 +1,6 @@
 """The providers of this installation by name, and which is meant when none is named."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from paddock.domain.errors import NotFound
 from paddock.ports.provider import Provider
@@ -21,6 +21,11 @@ class Providers:
 
     def __iter__(self) -> Iterator[tuple[str, Provider]]:
         return iter(self._opened.items())
+
+    def wrapped(self, wrap: Callable[[Provider], Provider]) -> "Providers":
+        """The same, each in one layer more."""
+        opened = {name: wrap(provider) for name, provider in self._opened.items()}
+        return Providers(opened, self.default, self._absent)
 
     @property
     def absent(self) -> Mapping[str, str]:

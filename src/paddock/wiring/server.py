@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 from paddock import telemetry
 from paddock.adapters.host_memory import host_memory
 from paddock.adapters.providers.dialing import dial
+from paddock.adapters.providers.layers import Layered, Measure
 from paddock.adapters.store.store import open_store
 from paddock.domain.errors import InvalidRequest, PaddockError, Unavailable
 from paddock.domain.ids import new_id
@@ -23,6 +24,7 @@ from paddock.domain.team import Principal
 from paddock.interfaces.api.app import create_app
 from paddock.interfaces.api.context import Services
 from paddock.interfaces.api.limits import RateLimit
+from paddock.interfaces.api.metrics import Metrics, count_states
 from paddock.interfaces.cli.toolbox import Progress
 from paddock.interfaces.preview import Front, FrontConfig
 from paddock.interfaces.preview.door import Door
@@ -38,6 +40,7 @@ from paddock.services.environment import Environment
 from paddock.services.events import EventFeed
 from paddock.services.files import Files
 from paddock.services.guests import Guests
+from paddock.services.health import ProviderHealth
 from paddock.services.housekeeping import Housekeeping
 from paddock.services.inside import Inside
 from paddock.services.making import Making
@@ -133,7 +136,12 @@ async def listening(settings: Settings, plane: "Plane") -> AsyncIterator[str]:
 @asynccontextmanager
 async def _api(services: Services, place: Path) -> AsyncIterator[None]:
     started = asyncio.Event()
-    app = create_app(services, telemetry.observe_request)
+
+    def observe(method: str, route: str, status: int, seconds: float) -> None:
+        telemetry.observe_request(method, route, status, seconds)
+        services.metrics.observe_request(method, route, status, seconds)
+
+    app = create_app(services, observe)
     server = _Server(app, place, started)
     task = asyncio.create_task(server.serve(), name="api")
     try:
@@ -193,6 +201,7 @@ async def assembled(
         )
         key = await store.write(lambda tx: tx.values.add("preview-key", secrets.token_hex(32)))
         parts = _Parts(store, providers, installation)
+        await stack.enter_async_context(parts.metrics.watching())
         await stack.enter_async_context(parts.guests)
         stack.push_async_callback(parts.making.aclose)
         events = await stack.enter_async_context(EventFeed(store))
@@ -209,8 +218,12 @@ class _Parts:
     """What services are made of, each made once."""
 
     def __init__(self, store: Store, providers: Providers, installation: str) -> None:
-        self.store, self.providers, self.installation = store, providers, installation
+        self.store, self.installation = store, installation
         self.clock = clock = SystemClock()
+        self.metrics = metrics = Metrics(lambda: count_states(self.changes))
+        store.on_events(metrics.hear)
+        measure = Measure(metrics.observe_call, clock)
+        self.providers = providers = providers.wrapped(lambda each: Layered(each, measure))
         self.activity = Activity(clock)
         self.recall = Recall(store, clock)
         self.changes = Changes(store, clock, self.recall)
@@ -277,6 +290,8 @@ class _Parts:
             preview_domain=config.preview_domain,
             public_url=config.public_url,
             providers=self.providers,
+            health=ProviderHealth(self.providers, self.clock),
+            metrics=self.metrics,
             rate=RateLimit(config.requests_per_second, config.requests_burst),
             anyone=anyone,
         )

@@ -16,13 +16,25 @@ from paddock.interfaces.api.routes import (
     files,
     health,
     ports,
+    providers,
     sandboxes,
     snapshots,
     terminal,
 )
 from paddock.interfaces.api.schemas.common import ErrorBody
 
-_ROUTERS = (sandboxes, commands, terminal, files, ports, snapshots, events, access, health)
+_ROUTERS = (
+    sandboxes,
+    commands,
+    terminal,
+    files,
+    ports,
+    snapshots,
+    events,
+    access,
+    providers,
+    health,
+)
 # Also what the listener in front says of a request that takes too long or is too large.
 _ALWAYS = (400, 401, 403, 404, 408, 409, 413, 414, 429, 431, 500, 501, 502, 503, 504)
 

@@ -1,6 +1,5 @@
 """What the routes are given: the services, and who is asking."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,6 +9,7 @@ from starlette.requests import HTTPConnection
 from paddock.domain.errors import InvalidRequest, LimitExceeded, Unauthenticated
 from paddock.domain.team import Principal
 from paddock.interfaces.api.limits import RateLimit
+from paddock.interfaces.api.metrics import Metrics
 from paddock.ports.store import Page, Store
 from paddock.services.access import Access
 from paddock.services.archives import Archives
@@ -17,6 +17,7 @@ from paddock.services.commands import Commands
 from paddock.services.environment import Environment
 from paddock.services.events import EventFeed
 from paddock.services.files import Files
+from paddock.services.health import ProviderHealth
 from paddock.services.inside import Inside
 from paddock.services.previews import Previews
 from paddock.services.providers import Providers
@@ -47,10 +48,11 @@ class Services:
     preview_domain: str
     public_url: str
     providers: Providers
+    health: ProviderHealth
+    metrics: Metrics
     rate: RateLimit
     anyone: Principal | None = None
     """Who acts when nobody has to say who they are; None asks for a token."""
-    ready: Callable[[], Awaitable[dict[str, object]]] | None = None
 
 
 # All dependencies are `async def`: FastAPI would send plain functions through a thread.

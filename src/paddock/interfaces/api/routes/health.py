@@ -2,10 +2,10 @@
 
 from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from paddock import __version__
-from paddock.domain.errors import PaddockError
+from paddock.domain.errors import Forbidden, PaddockError
 from paddock.interfaces.api.context import Given, Who
 from paddock.interfaces.api.schemas.common import Shape
 
@@ -33,14 +33,16 @@ async def alive() -> Health:
 
 @router.get("/readyz", responses={503: {"model": Health}})
 async def ready(given: Given) -> JSONResponse:
-    """The store answers and at least one provider is open."""
+    """The store answers, and the provider that is used where none is named."""
     problems = {}
     try:
         await given.store.ping()
     except PaddockError as error:
         problems["store"] = error.message
-    if not any(True for _ in given.providers):
-        problems["providers"] = "none could be opened: `paddock doctor` says why"
+    for provider in await given.health.all():
+        if provider.default and not provider.usable:
+            why = provider.last_fault.message if provider.last_fault else "not usable"
+            problems[f"provider {provider.name}"] = why
     body = Health(status="unready" if problems else "ok", problems=problems)
     return JSONResponse(body.model_dump(), 503 if problems else 200)
 
@@ -50,9 +52,14 @@ async def ready(given: Given) -> JSONResponse:
     response_class=Response,
     responses={200: {"content": {"text/plain": {}}}},
 )
-async def metrics(who: Who) -> Response:
-    """Prometheus series."""
-    return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+async def metrics(given: Given, who: Who) -> Response:
+    """Prometheus series of the whole installation, for its operators."""
+    if not who.operator:
+        raise Forbidden(
+            "the series tell of every team's sandboxes",
+            remediation="use a token of the team that runs this installation",
+        )
+    return Response(await given.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/v1/version")
