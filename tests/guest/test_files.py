@@ -316,3 +316,20 @@ async def test_a_full_disk_is_said_to_be_full(start_packed: StartPacked) -> None
         with pytest.raises(NotFound):
             await guest.files.stat("/run/small/file")
         await guest.health()
+
+
+@pytest.mark.parametrize("old", [b"old", b"o" * (600 << 10)], ids=["few bytes", "many"])
+async def test_an_upload_that_finds_no_room_leaves_the_old_file_as_it_was(
+    start_packed: StartPacked, old: bytes
+) -> None:
+    form = await start_packed()
+    async with Guest(form.address) as guest:
+        await guest.files.write("/run/small/kept", old)
+        for size in (900 << 10, 3 << 20):
+            await guest.exec(
+                ["sh", "-c", "cat /dev/zero > /run/small/rest; truncate -s -64K /run/small/rest"],
+                user="root",
+            )
+            with pytest.raises(LimitExceeded, match="no space left"):
+                await guest.files.write("/run/small/kept", b"n" * size)
+            assert await guest.files.read("/run/small/kept") == old

@@ -3,11 +3,11 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from paddock.domain.errors import Conflict, Forbidden
+from paddock.domain.errors import Conflict, Forbidden, PaddockError
 from paddock.guest_client import Guest
 from tests.security.conftest import Fenced
 from tests.security.test_fence import sandbox
@@ -119,3 +119,18 @@ async def test_in_a_hardened_sandbox_no_link_leads_a_caller_to_roots_files(fence
         assert await files.read("/etc/secret", user="root") == await files.read(
             "/etc/shadow", user="root"
         )
+
+
+@pytest.mark.parametrize("user", ["user", "root"])
+async def test_the_file_api_shows_nothing_of_the_guest_itself(fenced: Fenced, user: str) -> None:
+    """Every thread of it has its own entry in /proc, and is asked by somebody who may: itself."""
+    async with sandbox(fenced) as (_, guest):
+        await asyncio.gather(*(guest.exec(["true"]) for _ in range(4)))  # its helpers have come
+        for number in range(1, 40):
+            for name in ("environ", "maps", "fd/0", "mem", "task"):
+                shown = b""
+                with suppress(PaddockError):
+                    shown = await guest.files.read(f"/proc/{number}/{name}", user=user)
+                assert b"PYTEST_CURRENT_TEST" not in shown
+                if not fenced.has_own_kernel:  # there it is a program of the image like others
+                    assert b"python" not in shown

@@ -27,6 +27,8 @@ PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 
+_FALLOC_FL_KEEP_SIZE = 1
+
 PROCFS = 0x9FA0
 SYSFS = 0x62656572
 
@@ -73,6 +75,17 @@ def become_subreaper() -> bool:
     is_one = ctypes.c_int(0)
     _libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(is_one), 0, 0, 0)
     return is_one.value == 1
+
+
+def reserve(fd: int, size: int) -> None:
+    """Raise when the file system has no room for so much; where it cannot say, nothing happens."""
+    if size == 0:
+        return
+    zero, length = ctypes.c_long(0), ctypes.c_long(size)
+    if _libc.fallocate(fd, _FALLOC_FL_KEEP_SIZE, zero, length) != 0:
+        number = ctypes.get_errno()
+        if number in (errno.ENOSPC, errno.EDQUOT):
+            raise OSError(number, os.strerror(number))
 
 
 def forbid_inspection() -> None:

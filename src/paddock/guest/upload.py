@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import os
 import stat
 from contextlib import suppress
 
-from . import paths, rights
+from . import paths, rights, syscalls
 from .connect import Message
 from .entries import METADATA_PREFIX
 from .environment import decode, encode
@@ -18,6 +19,7 @@ from .users import Account
 _IN_MEMORY = 1 << 20
 _COPY_AT_ONCE = 8 << 20
 _MODE = 0o644
+_FICLONE = 0x40049409
 
 
 class Upload:
@@ -26,8 +28,9 @@ class Upload:
     A watcher of the directory shall see just CREATE, CHMOD and WRITE, so there is no renaming of
     a temporary file. Up to 1 MiB is held back until it is complete. More goes straight into a new
     file, which is removed again if the upload breaks off; for an existing file it goes to a
-    nameless one beside it first, so that a broken upload leaves the old content alone. Only where
-    the file system has no nameless files is the old file truncated at once.
+    nameless one beside it first, so that a broken upload leaves the old content alone; then it
+    changes places with it where the file system can, or is copied once the room for it is there.
+    Only where the file system has no nameless files is the old file truncated at once.
 
     All of it happens with the account's rights, so what is new is the account's, and an existing
     file stays whose it is.
@@ -61,6 +64,7 @@ class Upload:
             if self._target < 0:
                 self._open()
                 if not self._created:
+                    syscalls.reserve(self._target, len(self._held))
                     os.ftruncate(self._target, 0)
                 _write_all(self._target, self._held)
             self._set_metadata()
@@ -125,12 +129,25 @@ class Upload:
 
     async def _copy_spool(self) -> None:
         size = os.fstat(self._spool).st_size
+        if self._is_cloned(size):
+            return
         os.lseek(self._spool, 0, os.SEEK_SET)
+        syscalls.reserve(self._target, size)
         with rights.of(self._account):  # as root it would leave a set-user-ID bit in place
             os.ftruncate(self._target, 0)
         while size > 0:
             size -= os.sendfile(self._target, self._spool, None, min(size, _COPY_AT_ONCE))
             await asyncio.sleep(0)
+
+    def _is_cloned(self, size: int) -> bool:
+        """The content changes hands in one step and takes no second place on the disk."""
+        try:
+            fcntl.ioctl(self._target, _FICLONE, self._spool)
+        except OSError:
+            return False
+        with rights.of(self._account):
+            os.ftruncate(self._target, size)
+        return True
 
     def _set_metadata(self) -> None:
         """Exactly these; but no touch at all where there is nothing to change."""

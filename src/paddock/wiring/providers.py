@@ -138,7 +138,14 @@ def templates(bare: Provider) -> Templates | None:
 
 
 async def health(name: str, settings: Settings, findings: Sequence[Finding]) -> Sequence[Finding]:
-    """What the provider finds once it is open; when it does not open, why, after what was seen."""
+    """What the provider finds once it is open; when it does not open, why, after what was seen.
+
+    A look makes nothing: where the local provider was never used it stays closed, because opening
+    it makes its pool.
+    """
+    if name == "local" and not settings.local.data_dir.exists():
+        place = f"will be made at {settings.local.data_dir} when it is first used"
+        return (*findings, Finding("storage", Status.OK, place))
     async with Opener(settings, lambda _text, _fraction: None) as opener:
         try:
             provider = await opener.open(name)

@@ -24,11 +24,17 @@ def test_without_a_firewall_it_leads_out() -> None:
     assert not seen["left"]
 
 
+def test_a_rule_of_the_operator_in_front_of_ours_holds() -> None:
+    seen = ask(DOCKER + f"iptables -A FORWARD -p tcp --dport {FORBIDDEN} -j DROP\n")
+    assert seen["outside"]
+    assert not seen["forbidden"]
+
+
 @pytest.mark.parametrize("ending", ["", RETURN], ids=["Docker 28", "Docker 20"])
 def test_dockers_firewall_lets_it_out_and_is_left_as_it_was(ending: str) -> None:
     seen = ask(DOCKER + ending + OWN_RULE)
     assert seen["finding"]["status"] == "ok"
-    assert "DOCKER-USER" in seen["finding"]["found"]
+    assert "at the end of FORWARD" in seen["finding"]["found"]
     assert seen["outside"]
     assert not seen["forbidden"], "an operator's own rules come first"
     assert not seen["container"], "Docker's containers stay behind Docker's rules"

@@ -134,6 +134,56 @@ async def test_sudo_works_in_a_user_namespace_and_not_when_hardened(
                 assert result.text.split()[1] == expected
 
 
+async def _is_hardened(provider: LocalProvider, ref: Ref) -> bool:
+    async with Guest(await provider.guest(ref)) as guest:
+        result = await guest.exec(["grep", "NoNewPrivs", "/proc/self/status"])
+        return result.text.split()[1] == "1"
+
+
+async def test_hardening_goes_with_the_disk(installation: Installation) -> None:
+    async with installation.opened() as provider:
+        source = await provider.create("source", SandboxSpec(template="tiny", hardened=True))
+        taken = await provider.snapshot(source.ref, "taken")
+        copies = [
+            await provider.fork(source.ref, "fork", SandboxSpec()),
+            await provider.create("copy", SandboxSpec(snapshot=taken.ref)),
+        ]
+        for copy in copies:
+            assert await _is_hardened(provider, copy.ref)
+        soft = await provider.fork(source.ref, "soft", SandboxSpec(hardened=False))
+        assert not await _is_hardened(provider, soft.ref)
+        await provider.delete_snapshot(taken.ref)
+
+
+async def test_without_a_user_namespace_nobody_can_ask_for_less(
+    installation: Installation,
+) -> None:
+    async with installation.opened(user_namespace="off") as provider:
+        spec = SandboxSpec(template="tiny", hardened=False)
+        source = await provider.create("source", spec)
+        fork = await provider.fork(source.ref, "fork", SandboxSpec(hardened=False))
+        taken = await provider.snapshot(source.ref, "taken")
+        copy = await provider.create("copy", SandboxSpec(snapshot=taken.ref, hardened=False))
+        for seen in (source, fork, copy):
+            assert await _is_hardened(provider, seen.ref)
+        await provider.delete_snapshot(taken.ref)
+
+
+async def test_a_sandbox_ends_also_in_a_process_with_many_files_open(
+    installation: Installation,
+) -> None:
+    async with installation.opened() as provider:
+        seen = await provider.create("k", SandboxSpec(template="tiny"))
+        held = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
+        try:
+            assert (await provider.stop(seen.ref)).state == "stopped"
+            await provider.start(seen.ref)
+            await provider.destroy(seen.ref)
+        finally:
+            for descriptor in held:
+                os.close(descriptor)
+
+
 async def test_a_guest_that_was_killed_is_reported_and_the_disk_is_kept(
     installation: Installation,
 ) -> None:

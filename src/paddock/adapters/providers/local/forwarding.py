@@ -1,7 +1,9 @@
 """The other firewalls of this host: what one of them drops is lost, whatever our own rules say.
 
-Docker drops what it does not know as soon as it has switched forwarding on itself, and has a chain
-for rules of others, DOCKER-USER. What an operator's own firewall drops is the operator's to change.
+Docker drops what it does not know as soon as it has switched forwarding on itself. Where it is
+Docker, known by its chain DOCKER-USER, our rules stand at the very end, where only that default
+would come: whatever anybody has ruled before them holds. What an operator's own firewall drops is
+the operator's to change.
 """
 
 import json
@@ -14,6 +16,7 @@ from paddock.ports.provider import Finding, Status
 
 _NAME = "open network"
 _DOCKERS = "DOCKER-USER"
+_FORWARD = "FORWARD"
 _ANSWERS = "-m conntrack --ctstate RELATED,ESTABLISHED"
 _TIMEOUT_S = 20.0
 
@@ -21,11 +24,12 @@ _TIMEOUT_S = 20.0
 def let_through(bridge: str) -> None:
     """Have Docker's firewall let the bridge out where it would not; done already is success.
 
-    The rules are a chain of our own, entered after everything that others have put into Docker's.
-    Its own bridges are left to its own rules, which keep containers from being reached.
+    The rules are a chain of our own, entered after every other rule of FORWARD. Docker's own
+    bridges are left to its own rules, which keep containers from being reached.
     """
-    if not _iptables_drops() or (rules := _rules(_DOCKERS)) is None:
+    if not _iptables_drops() or _rules(_DOCKERS) is None:
         return
+    rules = _rules(_FORWARD) or []
     accepted = [f"-o {bridge} {_ANSWERS}", *(f"-i {bridge} -o {out}" for out in _ways_out())]
     lines = [
         f":{bridge} - [0:0]",
@@ -35,17 +39,19 @@ def let_through(bridge: str) -> None:
     ]
     text = "".join(f"{line}\n" for line in ("*filter", *lines, "COMMIT"))
     _must(["iptables-restore", "--wait", "--noflush"], text)
-    if f"-A {_DOCKERS} -j {bridge}" not in rules:
-        last = len(rules) + (f"-A {_DOCKERS} -j RETURN" not in rules[-1:])
-        _must(["iptables", "--wait", "-I", _DOCKERS, str(last), "-j", bridge])
+    entrance = f"-A {_FORWARD} -j {bridge}"
+    if entrance in rules[:-1]:  # others came after it
+        _must(["iptables", "--wait", "-D", _FORWARD, "-j", bridge])
+    if entrance not in rules[-1:]:
+        _must(["iptables", "--wait", "-A", _FORWARD, "-j", bridge])
 
 
 def forget(bridge: str) -> None:
     """Take our chain away; absent is success."""
     if _rules(bridge) is None:
         return
-    if f"-A {_DOCKERS} -j {bridge}" in (_rules(_DOCKERS) or ()):
-        _must(["iptables", "--wait", "-D", _DOCKERS, "-j", bridge])
+    if f"-A {_FORWARD} -j {bridge}" in (_rules(_FORWARD) or ()):
+        _must(["iptables", "--wait", "-D", _FORWARD, "-j", bridge])
     _must(["iptables", "--wait", "-F", bridge])
     _must(["iptables", "--wait", "-X", bridge])
 
@@ -58,7 +64,7 @@ def look(bridge: str) -> Finding:
     found = "no firewall drops by default what it forwards"
     for chain in _dropping_chains():
         if chain == _IPTABLES and _rules(_DOCKERS) is not None:
-            found = f"Docker's firewall is told to let it out, in its chain {_DOCKERS}"
+            found = f"Docker's firewall is told to let it out, at the end of {_FORWARD}"
         elif bridge in _listed(chain):
             found = f"the chain {chain[-1]} lets it out"
         else:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import select
 import shutil
 import signal
 import socket
@@ -233,8 +232,6 @@ async def _readable(descriptor: int, timeout: float) -> None:
         if not done.done():
             done.set_result(None)
 
-    if select.select([descriptor], [], [], 0)[0]:
-        return
     loop.add_reader(descriptor, finish)
     try:
         await asyncio.wait_for(done, timeout)

@@ -67,7 +67,7 @@ class Parts:
             lower=str(built.lower),
             runtime=engine.name,
             idmap=idmap,
-            no_new_privs=self._no_new_privs(spec, engine, template),
+            no_new_privs=self._no_new_privs(spec, engine, template.hardened),
             user=template.user or built.user,
             workdir=template.workdir or built.workdir,
             env=(*built.env, *template.env),
@@ -86,13 +86,12 @@ class Parts:
         """gVisor keeps ids to itself; its files are the host's, unshifted."""
         return self.idmap if engine.joinable else None
 
-    def _no_new_privs(
-        self, spec: SandboxSpec, engine: runtime.Runtime, template: Template | None = None
-    ) -> bool:
-        """Root inside is harmless in a user namespace, and to gVisor's own kernel."""
-        wish = spec.hardened
-        if wish is None:
-            wish = template.hardened if template else False
+    def _no_new_privs(self, spec: SandboxSpec, engine: runtime.Runtime, default: bool) -> bool:
+        """Root inside is harmless in a user namespace, and to gVisor's own kernel.
+
+        What a sandbox is made of says how hardened it is, unless the caller says otherwise.
+        """
+        wish = default if spec.hardened is None else spec.hardened
         return wish or (engine.joinable and self.idmap is None)
 
     def plan_snapshot(self, record: SnapshotRecord, spec: SandboxSpec) -> Plan:
@@ -104,7 +103,7 @@ class Parts:
             lower=record.lower,
             runtime=engine.name,
             idmap=record.idmap,
-            no_new_privs=self._no_new_privs(spec, engine),
+            no_new_privs=self._no_new_privs(spec, engine, record.no_new_privs),
             user=record.user,
             workdir=record.workdir,
             env=tuple(record.env.items()),
@@ -120,7 +119,7 @@ class Parts:
             lower=source.lower,
             runtime=engine.name,
             idmap=source.idmap,
-            no_new_privs=source.no_new_privs if spec.hardened is None else spec.hardened,
+            no_new_privs=self._no_new_privs(spec, engine, source.no_new_privs),
             user=source.user,
             workdir=source.workdir,
             env=tuple(source.env.items()),

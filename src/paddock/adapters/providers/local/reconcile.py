@@ -80,6 +80,10 @@ async def remove_unread(life: Life, ref: str) -> None:
 async def _settle_snapshot(life: Life, snapshot: SnapshotRecord) -> None:
     if snapshot.ready or life.owner.is_alive(snapshot.owner):
         return
+    # Nobody writes it any more, so what is on disk now is final; it may have been finished since.
+    written = life.records.read_snapshot(snapshot.id)
+    if written is not None and written.ready:
+        return
     volume = life.storage.pool / "snapshots" / snapshot.id
     await asyncio.to_thread(life.storage.delete, volume)
     life.keys.release("snapshot", snapshot.key, snapshot.id)

@@ -114,6 +114,7 @@ class SnapshotRecord:
     env: Mapping[str, str] = field(default_factory=dict)
     user: str = "user"
     workdir: str = ""
+    no_new_privs: bool = False
 
     def snapshot(self, provider: str) -> Snapshot:
         return Snapshot(

@@ -79,6 +79,7 @@ class Snapshots:
             env=dict(record.env),
             user=record.user,
             workdir=record.workdir,
+            no_new_privs=record.no_new_privs,
         )
 
     async def _capture(self, record: SandboxRecord, draft: SnapshotRecord) -> Snapshot:
