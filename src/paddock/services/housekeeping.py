@@ -40,7 +40,8 @@ class Housekeeping:
         self._store = store
         self._clock = clock
         self._snapshots = snapshots
-        self._retention = retention or Retention()
+        self.retention = retention or Retention()
+        """May be changed at any time."""
         self._every_s = every_s
 
     async def run(self) -> None:
@@ -53,7 +54,7 @@ class Housekeeping:
             await self._clock.sleep(self._every_s)
 
     async def look(self) -> None:
-        now, kept = self._clock.wall(), self._retention
+        now, kept = self._clock.wall(), self.retention
         await self._all(lambda tx: tx.events.prune(now - kept.events_s, _AT_ONCE))
         await self._all(lambda tx: tx.keys.prune(now - kept.keys_s, _AT_ONCE))
         await self._all(lambda tx: tx.sandboxes.purge(now - kept.deleted_sandboxes_s, _AT_ONCE))

@@ -70,6 +70,8 @@ class Making:
         self._installation = installation
         self._admission = admission
         self._underway: dict[str, asyncio.Task[SandboxRecord]] = {}
+        self.lifetime = Lifetime()
+        """Of those that ask for none; may be changed at any time."""
 
     async def create(self, principal: Principal, wish: Wish, key: str = "") -> SandboxRecord:
         """A running sandbox. The same key gives the same one, also after a restart."""
@@ -148,7 +150,7 @@ class Making:
             env=dict(wish.env),
             egress=wish.egress or CLOSED,
             ports=wish.ports,
-            lifetime=wish.lifetime or Lifetime(),
+            lifetime=wish.lifetime or self.lifetime,
             runtime=wish.runtime,
             hardened=wish.hardened,
         )

@@ -55,7 +55,8 @@ class Reaper:
         self._sandboxes = sandboxes
         self._guests = guests
         self._activity = activity
-        self._every_s = every_s
+        self.every_s = every_s
+        """May be changed at any time."""
         self._samples: dict[str, _Sample] = {}
 
     async def run(self) -> None:
@@ -65,7 +66,7 @@ class Reaper:
                 await self.look()
             except PaddockError as error:
                 _log.warning("idle sandboxes not looked at", extra={"error": error.message})
-            await self._clock.sleep(self._every_s)
+            await self._clock.sleep(self.every_s)
 
     async def look(self) -> None:
         """Write down where work was seen, then end what is due."""

@@ -5,13 +5,10 @@ import os
 import secrets
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import uvicorn
-from starlette.types import ASGIApp
 
 from paddock import telemetry
 from paddock.adapters.host_memory import host_memory
@@ -21,10 +18,11 @@ from paddock.adapters.store.store import open_store
 from paddock.domain.errors import InvalidRequest, PaddockError, Unavailable
 from paddock.domain.ids import new_id
 from paddock.domain.team import Principal
-from paddock.interfaces.api.app import create_app
 from paddock.interfaces.api.context import Services
+from paddock.interfaces.api.hot import Changeable, hot
 from paddock.interfaces.api.limits import RateLimit
 from paddock.interfaces.api.metrics import Metrics, count_states
+from paddock.interfaces.api.serving import serving
 from paddock.interfaces.cli.toolbox import Progress
 from paddock.interfaces.preview import Front, FrontConfig
 from paddock.interfaces.preview.door import Door
@@ -51,10 +49,11 @@ from paddock.services.reaper import Reaper
 from paddock.services.recall import Recall
 from paddock.services.reconciler import Reconciler
 from paddock.services.sandboxes import Sandboxes
+from paddock.services.settings import Origin, Setting, SettingsAtWork
 from paddock.services.snapshots import Snapshots
 from paddock.services.system import system
 from paddock.services.terminals import Terminals
-from paddock.settings import Settings
+from paddock.settings import ServerConfig, Settings, keys, variable
 from paddock.wiring import providers as opening
 
 _ON_THIS_HOST = frozenset({"local", "docker", "reference"})
@@ -111,7 +110,7 @@ async def listening(settings: Settings, plane: "Plane") -> AsyncIterator[str]:
     async with AsyncExitStack() as stack:
         place = stack.enter_context(tempfile.TemporaryDirectory(prefix="paddock-"))
         inner = Path(place) / "api.sock"
-        await stack.enter_async_context(_api(plane.services, inner))
+        await stack.enter_async_context(serving(plane.services, inner, telemetry.observe_request))
 
         async def api() -> socket.socket:
             connection = socket.socket(socket.AF_UNIX)
@@ -131,55 +130,6 @@ async def listening(settings: Settings, plane: "Plane") -> AsyncIterator[str]:
             ) from error
         shown = f"[{host}]" if ":" in host else host
         yield f"http://{shown}:{port}"
-
-
-@asynccontextmanager
-async def _api(services: Services, place: Path) -> AsyncIterator[None]:
-    started = asyncio.Event()
-
-    def observe(method: str, route: str, status: int, seconds: float) -> None:
-        telemetry.observe_request(method, route, status, seconds)
-        services.metrics.observe_request(method, route, status, seconds)
-
-    app = create_app(services, observe)
-    server = _Server(app, place, started)
-    task = asyncio.create_task(server.serve(), name="api")
-    try:
-        await started.wait()
-        yield
-    finally:
-        server.should_exit = True
-        await task
-
-
-class _Server(uvicorn.Server):
-    """The ASGI server, which leaves signals to whoever runs it and says when it listens."""
-
-    def __init__(self, app: ASGIApp, place: Path, started: asyncio.Event) -> None:
-        config = uvicorn.Config(
-            app,
-            uds=str(place),
-            loop="none",
-            http="httptools",
-            ws="websockets-sansio",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=5,
-            # Only the front can reach it, and the front says who is behind it.
-            forwarded_allow_ips="*",
-        )
-        super().__init__(config)
-        self._started = started
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._started.set()
 
 
 @asynccontextmanager
@@ -207,11 +157,20 @@ async def assembled(
         events = await stack.enter_async_context(EventFeed(store))
         anyone = None if auth else await _anyone(store)
         previews = parts.previews(access, bytes.fromhex(str(key)))
+        rounds = parts.rounds(settings)
+        at_work = parts.settings(settings, rounds)
+        await at_work.load()
+        await stack.enter_async_context(at_work.following())
         services = parts.services(
-            settings, access=access, events=events, previews=previews, anyone=anyone
+            settings.server,
+            access=access,
+            events=events,
+            previews=previews,
+            settings=at_work,
+            anyone=anyone,
         )
         stack.push_async_callback(services.previews.aclose)
-        yield Plane(services, parts.rounds(settings))
+        yield Plane(services, rounds)
 
 
 class _Parts:
@@ -263,16 +222,23 @@ class _Parts:
             key=key,
         )
 
+    def settings(self, settings: Settings, rounds: Rounds) -> SettingsAtWork:
+        known = _configured(settings)
+        config = settings.server
+        self.rate = RateLimit(config.requests_per_second, config.requests_burst)
+        parts = Changeable(self.rate, self.making, rounds.reaper, rounds.housekeeping)
+        return SettingsAtWork(self.store, self.clock, known, hot(known, parts))
+
     def services(
         self,
-        settings: Settings,
+        config: ServerConfig,
         *,
         access: Access,
         events: EventFeed,
         previews: Previews,
+        settings: SettingsAtWork,
         anyone: Principal | None,
     ) -> Services:
-        config = settings.server
         commands = Commands(self.inside, self.store, self.clock)
         return Services(
             store=self.store,
@@ -292,7 +258,8 @@ class _Parts:
             providers=self.providers,
             health=ProviderHealth(self.providers, self.clock),
             metrics=self.metrics,
-            rate=RateLimit(config.requests_per_second, config.requests_burst),
+            settings=settings,
+            rate=self.rate,
             anyone=anyone,
         )
 
@@ -375,3 +342,23 @@ def _keep(path: Path, token: str) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _configured(settings: Settings) -> list[Setting]:
+    """Every setting as the configuration has it, and where it comes from."""
+    default, found = Settings(), []
+    for key, _ in keys():
+        value = _value(settings, key)
+        source = Origin.DEFAULT if value == _value(default, key) else Origin.CONFIGURATION
+        source = Origin.ENVIRONMENT if variable(key) in os.environ else source
+        found.append(Setting(key, value, source))
+    return found
+
+
+def _value(settings: Settings, key: str) -> object:
+    found: object = settings
+    for name in key.split("."):
+        found = getattr(found, name)
+    if isinstance(found, tuple):
+        return [str(each) for each in found]
+    return str(found) if isinstance(found, Path) else found

@@ -18,6 +18,7 @@ from paddock.interfaces.api.routes import (
     ports,
     providers,
     sandboxes,
+    settings,
     snapshots,
     terminal,
 )
@@ -32,6 +33,7 @@ _ROUTERS = (
     snapshots,
     events,
     access,
+    settings,
     providers,
     health,
 )

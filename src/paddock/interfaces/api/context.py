@@ -22,6 +22,7 @@ from paddock.services.inside import Inside
 from paddock.services.previews import Previews
 from paddock.services.providers import Providers
 from paddock.services.sandboxes import Sandboxes
+from paddock.services.settings import SettingsAtWork
 from paddock.services.snapshots import Snapshots
 from paddock.services.terminals import Terminals
 
@@ -50,6 +51,7 @@ class Services:
     providers: Providers
     health: ProviderHealth
     metrics: Metrics
+    settings: SettingsAtWork
     rate: RateLimit
     anyone: Principal | None = None
     """Who acts when nobody has to say who they are; None asks for a token."""

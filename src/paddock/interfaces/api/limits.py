@@ -24,6 +24,11 @@ class RateLimit:
         self._now = now
         self._buckets: dict[str, _Bucket] = {}
 
+    def change(self, per_second: float | None = None, burst: float | None = None) -> None:
+        """For everyone, from the next request on."""
+        self._per_second = self._per_second if per_second is None else per_second
+        self._burst = self._burst if burst is None else burst
+
     def take(self, who: str) -> float:
         """0 when the request may pass, otherwise the seconds until one may."""
         now = self._now()

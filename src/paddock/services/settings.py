@@ -1,0 +1,204 @@
+"""Settings as they are in effect, and the ones that can be changed while everything runs."""
+
+import asyncio
+import difflib
+import logging
+import math
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+
+from paddock.domain.audit import AuditEntry
+from paddock.domain.errors import InvalidRequest, PaddockError
+from paddock.domain.team import Principal, Scope
+from paddock.ports.clock import Clock
+from paddock.ports.store import Store, Transaction
+
+_log = logging.getLogger(__name__)
+_PREFIX = "setting."
+_POLL_S = 5.0
+_PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):([^/@\s]*)@")
+Value = str | float | int | bool | None
+
+
+class Origin(StrEnum):
+    """Where a setting's value comes from."""
+
+    DEFAULT = "default"
+    CONFIGURATION = "configuration"
+    """The settings file or the command line."""
+    ENVIRONMENT = "environment"
+    RUN_TIME = "run_time"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting as it is in effect."""
+
+    key: str
+    value: object
+    source: Origin
+    hot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hot:
+    """A setting that takes effect at once: `apply` is called with every value it gets."""
+
+    key: str
+    configured: Setting
+    apply: Callable[[Value], None]
+    least: float = -math.inf
+    most: float = math.inf
+    choices: tuple[str, ...] = ()
+    """For a setting that is a word."""
+    can_be_none: bool = False
+
+    def check(self, value: Value) -> Value:
+        if self.choices:
+            if value in self.choices:
+                return value
+            raise self._refused(value, f"one of {', '.join(self.choices)}")
+        if value is None and self.can_be_none:
+            return None
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if number and self.least <= float(value or 0) <= self.most:
+            return float(value or 0)
+        never = ", or null for never" if self.can_be_none else ""
+        raise self._refused(value, f"a number from {self.least:g} to {self.most:g}{never}")
+
+    def _refused(self, value: Value, expected: str) -> InvalidRequest:
+        return InvalidRequest(
+            f"{self.key} cannot be {str(value)[:80]!r}", remediation=f"set it to {expected}"
+        )
+
+
+class SettingsAtWork:
+    """What is changed is kept in the store, takes effect at once, and is in the audit log."""
+
+    def __init__(
+        self, store: Store, clock: Clock, fixed: Sequence[Setting], hot: Sequence[Hot]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._fixed = {setting.key: setting for setting in fixed}
+        self._hot = {each.key: each for each in hot}
+        self._changed: dict[str, Value] = {}
+
+    async def list(self, principal: Principal) -> Sequence[Setting]:
+        principal.require(Scope.SETTINGS_READ)
+        fixed = [each for key, each in self._fixed.items() if key not in self._hot]
+        found = [*fixed, *(self._shown(each) for each in self._hot.values())]
+        return sorted(map(_masked, found), key=lambda each: each.key)
+
+    async def change(
+        self, principal: Principal, wanted: Mapping[str, Value], reset: Sequence[str] = ()
+    ) -> Sequence[Setting]:
+        """All of it or nothing; what is reset is again what the configuration says."""
+        principal.require(Scope.SETTINGS_WRITE)
+        checked = {key: self._find(key).check(value) for key, value in wanted.items()}
+        for key in reset:
+            self._find(key)
+        await self._put(principal, checked, tuple(dict.fromkeys(reset)))
+        return await self.list(principal)
+
+    async def load(self) -> None:
+        """Take up what was changed before this process started, or by another one."""
+        kept = await self._store.read(lambda tx: tx.values.all(_PREFIX))
+        found: dict[str, Value] = {}
+        for name, value in kept.items():
+            key = name.removeprefix(_PREFIX)
+            try:
+                found[key] = self._find(key).check(value)  # type: ignore[arg-type]
+            except InvalidRequest as error:
+                details = {"key": key, "error": error.message}
+                _log.warning("kept setting not taken up", extra=details)
+        self._take(found)
+
+    @asynccontextmanager
+    async def following(self) -> AsyncIterator[None]:
+        """While this is open, what another process changes takes effect here too."""
+        if not self._store.is_shared:
+            yield
+            return
+        task = asyncio.create_task(self._follow(), name="settings of other processes")
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _follow(self) -> None:
+        while True:
+            await self._clock.sleep(_POLL_S)
+            try:
+                await self.load()
+            except PaddockError as error:
+                _log.warning("settings could not be read", extra={"error": error.message})
+
+    async def _put(
+        self, principal: Principal, values: Mapping[str, Value], gone: Sequence[str]
+    ) -> None:
+        now = self._clock.wall()
+
+        def write(tx: Transaction) -> None:
+            for key, value in values.items():
+                tx.values.put(_PREFIX + key, value)
+            for key in gone:
+                tx.values.remove(_PREFIX + key)
+            team, actor = principal.team_id, principal.actor
+            tx.audit.append(
+                [
+                    *(
+                        AuditEntry(team, actor, "settings.change", key, now, {"value": value})
+                        for key, value in values.items()
+                    ),
+                    *(AuditEntry(team, actor, "settings.reset", key, now) for key in gone),
+                ]
+            )
+
+        await self._store.write(write)
+        changed = {**self._changed, **values}
+        self._take({key: value for key, value in changed.items() if key not in gone})
+
+    def _take(self, changed: Mapping[str, Value]) -> None:
+        before, self._changed = self._changed, dict(changed)
+        for key in {*before, *changed}:
+            if before.get(key, _NOTHING) != changed.get(key, _NOTHING):
+                hot = self._hot[key]
+                value = changed.get(key, hot.configured.value)
+                hot.apply(value)  # type: ignore[arg-type]
+
+    def _shown(self, hot: Hot) -> Setting:
+        if hot.key in self._changed:
+            return Setting(hot.key, self._changed[hot.key], Origin.RUN_TIME, hot=True)
+        return Setting(hot.key, hot.configured.value, hot.configured.source, hot=True)
+
+    def _find(self, key: str) -> Hot:
+        if (found := self._hot.get(key)) is not None:
+            return found
+        if key in self._fixed:
+            raise InvalidRequest(
+                f"{key} takes effect only when the server starts",
+                remediation="set it in paddock.toml or the environment, and restart",
+            )
+        close = difflib.get_close_matches(key.lower(), [*self._hot, *self._fixed], n=1)
+        meant = f"; did you mean {close[0]}?" if close else ""
+        raise InvalidRequest(
+            f"there is no setting {key[:80]!r}{meant}",
+            remediation=f"these can be changed: {', '.join(sorted(self._hot))}",
+        )
+
+
+_NOTHING = object()
+
+
+def _masked(setting: Setting) -> Setting:
+    """A URL may hold a password."""
+    if not isinstance(setting.value, str):
+        return setting
+    shown = _PASSWORD.sub(r"\1:***@", setting.value)
+    return Setting(setting.key, shown, setting.source, setting.hot)

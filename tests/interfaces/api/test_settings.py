@@ -1,0 +1,117 @@
+"""Settings over HTTP."""
+
+import asyncio
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paddock.settings import Settings, keys
+from tests.control_plane import disposable, running
+
+
+def shown(answer):
+    return {item["key"]: item for item in answer["items"]}
+
+
+async def patch(client, **body):
+    return await client.call("PATCH", "/v1/settings", body)
+
+
+async def test_everything_in_effect_is_shown_with_its_source():
+    settings = Settings(server=replace(Settings().server, requests_burst=77.0))
+    settings = replace(settings, docker=replace(settings.docker))
+    async with disposable(settings=settings) as plane:
+        found = shown(await plane.admin.get("/v1/settings"))
+        assert {key for key, _ in keys()} <= set(found)
+        assert found["server.requests_burst"] == {
+            "key": "server.requests_burst",
+            "value": 77.0,
+            "source": "configuration",
+            "hot": True,
+        }
+        assert (found["server.host"]["source"], found["server.host"]["hot"]) == ("default", False)
+        assert found["lifetime.idle_timeout_s"]["value"] == 900
+
+
+async def test_a_password_in_a_setting_is_not_shown(plane):
+    from paddock.services.settings import Origin, Setting, _masked
+
+    url = "postgresql://paddock:hunter2@db.example/paddock"
+    setting = _masked(Setting("server.database", url, Origin.CONFIGURATION))
+    assert setting.value == "postgresql://paddock:***@db.example/paddock"
+
+
+@pytest.fixture
+def place():
+    with tempfile.TemporaryDirectory(prefix="pd-") as made:
+        yield Path(made)
+
+
+async def test_what_is_changed_takes_effect_at_once_is_audited_and_outlives_a_restart(place):
+    async with running(place) as plane:
+        values = {"lifetime.idle_timeout_s": 60, "server.reap_every_s": 1.5, "log.level": "error"}
+        answer = await patch(plane.admin, values=values)
+        assert answer.status == 200, answer.body
+        assert plane.rounds.reaper.every_s == 1.5
+        made = await plane.admin.post("/v1/sandboxes", {"template": "plain"})
+        assert made["lifetime"]["idle_timeout_s"] == 60
+        await plane.admin.delete(f"/v1/sandboxes/{made['id']}")
+        audit = (await plane.admin.get("/v1/audit?limit=500"))["items"]
+        noted = {e["subject"]: e["detail"] for e in audit if e["action"] == "settings.change"}
+        assert noted["lifetime.idle_timeout_s"] == {"value": 60.0}
+    async with running(place) as plane:
+        found = shown(await plane.admin.get("/v1/settings"))
+        assert found["lifetime.idle_timeout_s"]["source"] == "run_time"
+        assert plane.rounds.reaper.every_s == 1.5
+        answer = await patch(plane.admin, reset=["server.reap_every_s", "log.level"])
+        assert shown(answer)["server.reap_every_s"]["source"] == "default"
+        assert plane.rounds.reaper.every_s == 5.0
+
+
+async def test_a_rate_limit_holds_from_the_next_request_on():
+    async with disposable() as plane:
+        member = await plane.member()
+        await patch(
+            plane.admin,
+            values={"server.requests_per_second": 0.5, "server.requests_burst": 5},
+        )
+        answers = await asyncio.gather(*(member.get("/v1/me") for _ in range(20)))
+        assert [a.status for a in answers].count(429) >= 14
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"values": {"server.request_per_second": 1}}, "did you mean server.requests_per_second?"),
+        ({"values": {"server.port": 80}}, "only when the server starts"),
+        ({"values": {"server.reap_every_s": 0}}, "server.reap_every_s"),
+        ({"values": {"server.reap_every_s": "often"}}, "server.reap_every_s"),
+        ({"values": {"server.reap_every_s": True}}, "server.reap_every_s"),
+        ({"values": {"server.reap_every_s": None}}, "server.reap_every_s"),
+        ({"values": {"log.level": "loud"}}, "log.level"),
+        ({"reset": ["nothing"]}, "there is no setting"),
+        ({"unknown": 1}, "unknown"),
+    ],
+    ids=str,
+)
+async def test_what_cannot_be_is_refused_and_changes_nothing(plane, body, says):
+    body.setdefault("values", {})
+    if "reset" not in body:
+        body["values"]["retention.events_s"] = 7200
+    answer = await plane.admin.call("PATCH", "/v1/settings", body)
+    assert (answer.status, answer.error["code"]) == (400, "invalid_request")
+    assert says in answer.error["message"]
+    assert answer.error["remediation"]
+    found = shown(await plane.admin.get("/v1/settings"))
+    assert found["retention.events_s"]["source"] == "default"
+
+
+async def test_only_operators_change_settings(plane):
+    stranger = await plane.team("tinkerers")
+    assert (await stranger.get("/v1/settings")).status == 200
+    member = await plane.member()
+    for client in (stranger, member):
+        refused = await patch(client, values={"log.level": "debug"})
+        assert (refused.status, refused.error["code"]) == (403, "forbidden")
