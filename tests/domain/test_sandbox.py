@@ -18,7 +18,7 @@ DIAGRAM = {
     "running": "paused stopped failed deleting",
     "paused": "running stopped failed deleting",
     "stopped": "running archived failed deleting",
-    "archived": "stopped failed deleting",
+    "archived": "running stopped failed deleting",
     "failed": "deleting",
     "deleting": "deleted failed",
     "deleted": "",
@@ -59,8 +59,9 @@ def test_every_state_can_be_reached_from_creating_and_can_come_to_its_end():
 
 def test_a_refused_transition_says_what_is_possible_instead():
     with pytest.raises(Conflict) as refused:
-        transition("sbx_1", S.ARCHIVED, S.RUNNING)
-    assert refused.value.remediation == "from archived it can become: deleting, failed, stopped"
+        transition("sbx_1", S.ARCHIVED, S.PAUSED)
+    possible = "deleting, failed, running, stopped"
+    assert refused.value.remediation == f"from archived it can become: {possible}"
 
 
 def test_nothing_is_possible_after_deletion():
