@@ -18,6 +18,7 @@ from paddock.domain.audit import AuditEntry
 from paddock.domain.event import Event, EventKind
 from paddock.domain.records import SandboxRecord, SnapshotRecord
 from paddock.domain.sandbox import SandboxState
+from paddock.domain.secret import Secret
 from paddock.domain.team import Team, Token
 
 T = TypeVar("T")
@@ -186,6 +187,26 @@ class Keys(Protocol):
     def prune(self, before: float, limit: int) -> int: ...
 
 
+class Secrets(Protocol):
+    """Sealed values of teams, by name."""
+
+    def get(self, team_id: str, scope: str, name: str) -> Secret | None: ...
+
+    def list(self, team_id: str, scope: str, page: Page) -> Sequence[Secret]: ...
+
+    def put(self, secret: Secret) -> None:
+        """Instead of the one of that name, if there is one."""
+        ...
+
+    def remove(self, team_id: str, scope: str, name: str) -> bool:
+        """Whether there was one."""
+        ...
+
+    def sealed_otherwise(self, key_id: str, limit: int) -> Sequence[Secret]:
+        """Of all teams, those that another key seals."""
+        ...
+
+
 class Values(Protocol):
     """Named JSON values: settings changed at run time, the installation's id, wrapped keys."""
 
@@ -219,6 +240,8 @@ class Transaction(Protocol):
     def audit(self) -> Audit: ...
     @property
     def keys(self) -> Keys: ...
+    @property
+    def secrets(self) -> Secrets: ...
     @property
     def values(self) -> Values: ...
 

@@ -15,6 +15,7 @@ from paddock.adapters.host_memory import host_memory
 from paddock.adapters.providers.dialing import dial
 from paddock.adapters.providers.layers import Layered, Measure
 from paddock.adapters.store.store import open_store
+from paddock.adapters.vault import VARIABLE, KeyVault
 from paddock.domain.errors import InvalidRequest, PaddockError, Unavailable
 from paddock.domain.ids import new_id
 from paddock.domain.team import Principal
@@ -29,6 +30,7 @@ from paddock.interfaces.preview.door import Door
 from paddock.ports.clock import SystemClock
 from paddock.ports.provider import Provider
 from paddock.ports.store import Page, Store, Transaction
+from paddock.ports.vault import Vault
 from paddock.services.access import Access
 from paddock.services.activity import Activity
 from paddock.services.archives import Archives
@@ -49,6 +51,7 @@ from paddock.services.reaper import Reaper
 from paddock.services.recall import Recall
 from paddock.services.reconciler import Reconciler
 from paddock.services.sandboxes import Sandboxes
+from paddock.services.secrets import Secrets
 from paddock.services.settings import Origin, Setting, SettingsAtWork
 from paddock.services.snapshots import Snapshots
 from paddock.services.system import system
@@ -144,6 +147,8 @@ async def assembled(
         # News of other processes need not be asked for where there can be none.
         config = replace(settings.store, exclusive=not settings.server.database)
         store = await stack.enter_async_context(open_store(place, config))
+        vault = KeyVault.open_place(data, os.environ)
+        os.environ.pop(VARIABLE, None)  # what is started from here needs no key
         access = Access(store, SystemClock())
         await access.begin(lambda token: _keep(data / TOKEN_FILE, token))
         installation = str(
@@ -167,6 +172,7 @@ async def assembled(
             events=events,
             previews=previews,
             settings=at_work,
+            vault=vault,
             anyone=anyone,
         )
         stack.push_async_callback(services.previews.aclose)
@@ -237,6 +243,7 @@ class _Parts:
         events: EventFeed,
         previews: Previews,
         settings: SettingsAtWork,
+        vault: Vault,
         anyone: Principal | None,
     ) -> Services:
         commands = Commands(self.inside, self.store, self.clock)
@@ -259,6 +266,7 @@ class _Parts:
             health=ProviderHealth(self.providers, self.clock),
             metrics=self.metrics,
             settings=settings,
+            secrets=Secrets(self.store, self.clock, vault),
             rate=self.rate,
             anyone=anyone,
         )

@@ -70,7 +70,9 @@ async def test_a_second_team_finds_nothing_of_the_first_on_any_route(plane, box)
         "token": tokens["items"][0]["id"],
         "snapshot": "s",
         "port": 3000,
+        "secret": "TOKEN",
     }
+    await plane.admin.call("PUT", "/v1/secrets/TOKEN", {"value": "x", "sensitive": False})
     document = (await plane.admin.get("/v1/openapi.json")).body
     tried = 0
     for path, operations in document["paths"].items():

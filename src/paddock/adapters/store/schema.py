@@ -15,7 +15,7 @@ from sqlalchemy import (
 
 from paddock.adapters.store.columns import Json, Line, Serial
 
-REVISION = "0001"
+REVISION = "0002"
 """What a database must have had applied last to be used by this code."""
 VERSION_TABLE = "paddock_revision"
 
@@ -184,6 +184,22 @@ idempotency_key = Table(
     Column("created_at", Double, nullable=False),
     Index(None, "team_id", "object_id"),
     Index(None, "created_at"),
+)
+
+secret = Table(
+    "secret",
+    metadata,
+    Column("team_id", Line, ForeignKey("team.id"), primary_key=True),
+    Column("scope", Line, primary_key=True),
+    Column("name", Line, primary_key=True),
+    Column("version", Integer, nullable=False),
+    Column("sensitive", Boolean, nullable=False),
+    Column("policy", Line, nullable=False),
+    Column("key_id", Line, nullable=False),
+    Column("sealed", Line, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("changed_at", Double, nullable=False),
+    Index(None, "key_id"),
 )
 
 value = Table(

@@ -8,6 +8,7 @@ from paddock.adapters.store.audit import SqlAudit
 from paddock.adapters.store.events import SqlEvents
 from paddock.adapters.store.keys import SqlKeys
 from paddock.adapters.store.sandboxes import SqlSandboxes
+from paddock.adapters.store.secrets import SqlSecrets
 from paddock.adapters.store.snapshots import SqlSnapshots
 from paddock.adapters.store.teams import SqlTeams
 from paddock.adapters.store.tokens import SqlTokens
@@ -44,6 +45,10 @@ class SqlTransaction:
     @cached_property
     def keys(self) -> SqlKeys:
         return SqlKeys(self._connection)
+
+    @cached_property
+    def secrets(self) -> SqlSecrets:
+        return SqlSecrets(self._connection)
 
     @cached_property
     def values(self) -> SqlValues:

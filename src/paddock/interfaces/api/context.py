@@ -22,6 +22,7 @@ from paddock.services.inside import Inside
 from paddock.services.previews import Previews
 from paddock.services.providers import Providers
 from paddock.services.sandboxes import Sandboxes
+from paddock.services.secrets import Secrets
 from paddock.services.settings import SettingsAtWork
 from paddock.services.snapshots import Snapshots
 from paddock.services.terminals import Terminals
@@ -52,6 +53,7 @@ class Services:
     health: ProviderHealth
     metrics: Metrics
     settings: SettingsAtWork
+    secrets: Secrets
     rate: RateLimit
     anyone: Principal | None = None
     """Who acts when nobody has to say who they are; None asks for a token."""

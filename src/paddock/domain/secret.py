@@ -1,0 +1,78 @@
+"""Configuration of a team, and what of it may be read again, and by whom."""
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from paddock.domain.errors import Forbidden, InvalidRequest
+
+TEAM_SCOPE = "team"
+"""It belongs to the whole team; what belongs to one app has a scope of its own."""
+LARGEST = 64 << 10
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,255}")
+
+
+class AccessPolicy(StrEnum):
+    """Where a value may go. The control plane itself may always use it."""
+
+    CONTROL_PLANE_ONLY = "control_plane_only"
+    AGENT_ACCESS = "agent_access"
+    RUNTIME_ACCESS = "runtime_access"
+    BOTH = "both"
+
+
+class Use(StrEnum):
+    """Who wants a value."""
+
+    CONTROL_PLANE = "control_plane"
+    AGENT = "agent"
+    RUNTIME = "runtime"
+
+
+_ALLOWS = {
+    AccessPolicy.CONTROL_PLANE_ONLY: {Use.CONTROL_PLANE},
+    AccessPolicy.AGENT_ACCESS: {Use.CONTROL_PLANE, Use.AGENT},
+    AccessPolicy.RUNTIME_ACCESS: {Use.CONTROL_PLANE, Use.RUNTIME},
+    AccessPolicy.BOTH: set(Use),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """One value of a team's configuration, sealed."""
+
+    team_id: str
+    scope: str
+    name: str
+    version: int
+    sensitive: bool
+    policy: AccessPolicy
+    key_id: str
+    """The key that seals it."""
+    sealed: str = field(repr=False)
+    created_at: float
+    changed_at: float
+
+
+def associated(team_id: str, scope: str, name: str, version: int) -> bytes:
+    """What a sealed value is bound to: moved to another place, it does not open."""
+    return f"{team_id}|{scope}|{name}|{version}".encode()
+
+
+def check_secret_name(name: str) -> str:
+    if _NAME.fullmatch(name):
+        return name
+    raise InvalidRequest(
+        f"the name {name[:80]!r} is not usable",
+        remediation="begin with a letter or '_'; then letters, digits, '_', '.', '-'; at most 256",
+    )
+
+
+def check_use(secret: Secret, use: Use) -> None:
+    """Forbidden unless the policy lets it go there."""
+    if use in _ALLOWS[secret.policy]:
+        return
+    raise Forbidden(
+        f"{secret.name} is {secret.policy}, so it does not go to the {use}",
+        remediation="change its policy, if it should",
+    )

@@ -1,0 +1,101 @@
+"""`/v1/secrets`: a team's configuration, of which the sensitive part is never read again."""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Response
+from pydantic import Field
+
+from paddock.domain.secret import AccessPolicy, Secret
+from paddock.interfaces.api.context import Given, Paging, Who
+from paddock.interfaces.api.schemas.common import ListOf, Shape, Text, at, paged
+from paddock.services.secrets import SecretWish
+
+router = APIRouter(prefix="/v1/secrets", tags=["secrets"])
+
+
+class PutSecret(Shape):
+    """What shall be set; what is left out stays as it is."""
+
+    value: Annotated[
+        Text | None, Field(max_length=65536, repr=False, description="at most 64 KiB")
+    ] = None
+    sensitive: Annotated[
+        bool | None,
+        Field(description="it can never be read again; true for a new one unless said"),
+    ] = None
+    policy: Annotated[
+        AccessPolicy | None,
+        Field(description="where it may go; `control_plane_only` for a new one unless said"),
+    ] = None
+
+
+class SecretShape(Shape):
+    """What is known of a value."""
+
+    name: str
+    version: int = Field(description="grows with every new value")
+    sensitive: bool
+    policy: AccessPolicy
+    key_id: str = Field(description="the key that seals it")
+    created_at: datetime
+    changed_at: datetime
+
+
+class ReadableSecret(SecretShape):
+    """The same with the value, unless that is sensitive."""
+
+    value: str | None
+
+
+class Rotated(Shape):
+    """What a rotation has done."""
+
+    resealed: int
+
+
+@router.post("/rotate")
+async def rotate(given: Given, who: Who) -> Rotated:
+    """Seal the values of all teams with a new key. For admins of the operating team. When it is
+    interrupted, ask again: it goes on where it stopped."""
+    return Rotated(resealed=await given.secrets.rotate(who))
+
+
+@router.get("")
+async def list_secrets(given: Given, who: Who, page: Paging) -> ListOf[SecretShape]:
+    """What the team has, by name; no values."""
+    found = await given.secrets.list(who, page)
+    return paged(found, page.limit - 1, _show, lambda secret: secret.name)
+
+
+@router.put("/{secret}")
+async def put(given: Given, who: Who, secret: str, wanted: PutSecret) -> SecretShape:
+    """Set a value, or change what is known of it."""
+    wish = SecretWish(wanted.value, wanted.sensitive, wanted.policy)
+    return _show(await given.secrets.put(who, secret, wish))
+
+
+@router.get("/{secret}")
+async def get(given: Given, who: Who, secret: str) -> ReadableSecret:
+    """What is known of a value, and the value itself unless it is sensitive."""
+    found, value = await given.secrets.get(who, secret)
+    return ReadableSecret(**dict(_show(found)), value=value)
+
+
+@router.delete("/{secret}", status_code=204)
+async def delete(given: Given, who: Who, secret: str) -> Response:
+    """Let it go."""
+    await given.secrets.delete(who, secret)
+    return Response(status_code=204)
+
+
+def _show(secret: Secret) -> SecretShape:
+    return SecretShape(
+        name=secret.name,
+        version=secret.version,
+        sensitive=secret.sensitive,
+        policy=secret.policy,
+        key_id=secret.key_id,
+        created_at=at(secret.created_at),
+        changed_at=at(secret.changed_at),
+    )
