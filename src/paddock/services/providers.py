@@ -14,10 +14,14 @@ class Providers:
         opened: Mapping[str, Provider],
         default: str,
         absent: Mapping[str, str] | None = None,
+        *,
+        templates: Mapping[str, object] | None = None,
     ) -> None:
         self._opened = dict(opened)
         self._absent = dict(absent or {})
         self.default = default
+        self.templates = dict(templates or {})
+        """What some providers have beside the port; `services.templates` knows what it is."""
 
     def __iter__(self) -> Iterator[tuple[str, Provider]]:
         return iter(self._opened.items())
@@ -25,7 +29,7 @@ class Providers:
     def wrapped(self, wrap: Callable[[Provider], Provider]) -> "Providers":
         """The same, each in one layer more."""
         opened = {name: wrap(provider) for name, provider in self._opened.items()}
-        return Providers(opened, self.default, self._absent)
+        return Providers(opened, self.default, self._absent, templates=self.templates)
 
     @property
     def absent(self) -> Mapping[str, str]:

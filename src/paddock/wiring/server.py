@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from paddock import telemetry
@@ -55,6 +56,7 @@ from paddock.services.secrets import Secrets
 from paddock.services.settings import Origin, Setting, SettingsAtWork
 from paddock.services.snapshots import Snapshots
 from paddock.services.system import system
+from paddock.services.templates import Kept, Templates, Told
 from paddock.services.terminals import Terminals
 from paddock.settings import ServerConfig, Settings, keys, variable
 from paddock.wiring import providers as opening
@@ -147,8 +149,7 @@ async def assembled(
         # News of other processes need not be asked for where there can be none.
         config = replace(settings.store, exclusive=not settings.server.database)
         store = await stack.enter_async_context(open_store(place, config))
-        vault = KeyVault.open_place(data, os.environ)
-        os.environ.pop(VARIABLE, None)  # what is started from here needs no key
+        vault = _vault(data)
         access = Access(store, SystemClock())
         await access.begin(lambda token: _keep(data / TOKEN_FILE, token))
         installation = str(
@@ -176,6 +177,7 @@ async def assembled(
             anyone=anyone,
         )
         stack.push_async_callback(services.previews.aclose)
+        stack.push_async_callback(services.templates.aclose)
         yield Plane(services, rounds)
 
 
@@ -267,6 +269,7 @@ class _Parts:
             metrics=self.metrics,
             settings=settings,
             secrets=Secrets(self.store, self.clock, vault),
+            templates=Templates(self.store, self.clock, self.providers),
             rate=self.rate,
             anyone=anyone,
         )
@@ -310,25 +313,40 @@ async def _providers(settings: Settings, progress: Progress) -> AsyncIterator[Pr
     """The one in use and whatever else is enabled; a second one that fails is only absent (I2)."""
     default = await opening.choose(settings.provider, opening.looks(settings))
     async with AsyncExitStack() as stack:
-        opener = await stack.enter_async_context(opening.Opener(settings, progress, warm=True))
+        told = Told(progress)
+        opener = await stack.enter_async_context(opening.Opener(settings, told, warm=True))
         names = dict.fromkeys((default, *settings.server.providers))
-        outcomes = {name: await _opened(opener, name) for name in names}
+        bare = {name: await _opened(opener, name) for name in names}
+        outcomes = {
+            name: one if isinstance(one, str) else opening.layered(one)
+            for name, one in bare.items()
+        }
         opened = {name: one for name, one in outcomes.items() if not isinstance(one, str)}
         for provider in opened.values():
             stack.push_async_callback(provider.aclose)
         if isinstance(why := outcomes[default], str):
             raise Unavailable(f"provider {default} does not open: {why}")
-        yield Providers(
-            opened, default, {name: one for name, one in outcomes.items() if isinstance(one, str)}
-        )
+        absent = {name: one for name, one in outcomes.items() if isinstance(one, str)}
+        kept = {
+            name: Kept(recipes, partial(opener.prepare, one), told)
+            for name, one in bare.items()
+            if not isinstance(one, str) and (recipes := opening.templates(one)) is not None
+        }
+        yield Providers(opened, default, absent, templates=kept)
 
 
 async def _opened(opener: opening.Opener, name: str) -> Provider | str:
-    """The provider, or why there is none."""
+    """The provider without any layer, or why there is none."""
     try:
-        return opening.layered(await opener.open(name))
+        return await opener.open(name)
     except PaddockError as error:
         return str(error)
+
+
+def _vault(data: Path) -> Vault:
+    made = KeyVault.open_place(data, os.environ)
+    os.environ.pop(VARIABLE, None)  # what is started from here needs no key
+    return made
 
 
 async def _anyone(store: Store) -> Principal:

@@ -21,6 +21,7 @@ from paddock.interfaces.api.routes import (
     secrets,
     settings,
     snapshots,
+    templates,
     terminal,
 )
 from paddock.interfaces.api.schemas.common import ErrorBody
@@ -32,6 +33,7 @@ _ROUTERS = (
     files,
     ports,
     snapshots,
+    templates,
     events,
     access,
     secrets,

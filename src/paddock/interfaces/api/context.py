@@ -25,6 +25,7 @@ from paddock.services.sandboxes import Sandboxes
 from paddock.services.secrets import Secrets
 from paddock.services.settings import SettingsAtWork
 from paddock.services.snapshots import Snapshots
+from paddock.services.templates import Templates
 from paddock.services.terminals import Terminals
 
 MAX_PAGE = 500
@@ -54,6 +55,7 @@ class Services:
     metrics: Metrics
     settings: SettingsAtWork
     secrets: Secrets
+    templates: Templates
     rate: RateLimit
     anyone: Principal | None = None
     """Who acts when nobody has to say who they are; None asks for a token."""

@@ -1,0 +1,145 @@
+"""`/v1/templates`: what sandboxes start from, where the provider keeps it."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import Field
+
+from paddock.domain.template import SourceKind, Template, TemplateSource
+from paddock.interfaces.api import streams
+from paddock.interfaces.api.context import Given, Who
+from paddock.interfaces.api.errors import request_id
+from paddock.interfaces.api.schemas.common import Env, ListOf, Shape, Text
+from paddock.interfaces.api.streams import Format
+from paddock.services.templates import Step
+
+router = APIRouter(prefix="/v1/templates", tags=["templates"])
+ProviderName = Annotated[str, Query(max_length=64, description="the default one unless said")]
+_STEPS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "messages `progress`, `built` and `error`",
+        "content": {"text/event-stream": {}, "application/x-ndjson": {}},
+    }
+}
+
+
+class SourceShape(Shape):
+    """The root file system before the set-up commands ran."""
+
+    kind: SourceKind
+    reference: Annotated[Text, Field(min_length=1, max_length=4096, examples=["debian:13"])]
+    packages: Annotated[list[Text], Field(max_length=1000)] = Field(default_factory=list)
+
+
+class TemplateShape(Shape):
+    """A named recipe."""
+
+    name: Annotated[str, Field(min_length=1, max_length=63, examples=["tools"])]
+    source: SourceShape
+    setup: Annotated[
+        list[Text], Field(max_length=1000, description="shell commands, as root, in order")
+    ] = Field(default_factory=list)
+    env: Env = Field(default_factory=dict)
+    user: Annotated[Text, Field(max_length=64)] = "user"
+    workdir: Annotated[Text, Field(max_length=4096)] = ""
+    hardened: bool = False
+    runtime: Literal["", "crun", "runc", "runsc"] = ""
+
+    def read(self) -> Template:
+        source = self.source
+        return Template(
+            name=self.name,
+            source=TemplateSource(source.kind, source.reference, tuple(source.packages)),
+            setup=tuple(self.setup),
+            env=tuple(self.env.items()),
+            user=self.user,
+            workdir=self.workdir,
+            hardened=self.hardened,
+            runtime=self.runtime,
+        )
+
+
+class KeptTemplate(TemplateShape):
+    """A recipe that is kept."""
+
+    digest: str = Field(description="of all that decides what is on the disk")
+
+
+@router.get("")
+async def list_templates(
+    given: Given, who: Who, *, provider: ProviderName = ""
+) -> ListOf[KeptTemplate]:
+    """The provider's templates."""
+    found = await given.templates.list(who, provider)
+    return ListOf[KeptTemplate](items=[_show(each) for each in found], next_cursor=None)
+
+
+@router.get("/{template}")
+async def get(
+    given: Given, who: Who, *, template: str, provider: ProviderName = ""
+) -> KeptTemplate:
+    """One template."""
+    return _show(await given.templates.get(who, provider, template))
+
+
+@router.post("", status_code=201)
+async def add(
+    given: Given, who: Who, *, wanted: TemplateShape, provider: ProviderName = ""
+) -> KeptTemplate:
+    """Add a template, or replace the one of that name. It is built on first use, or by `/build`.
+    For the team that runs the installation."""
+    return _show(await given.templates.add(who, provider, wanted.read()))
+
+
+@router.delete("/{template}", status_code=204)
+async def remove(given: Given, who: Who, *, template: str, provider: ProviderName = "") -> Response:
+    """Remove a template. Sandboxes that were made of it are not touched."""
+    await given.templates.remove(who, provider, template)
+    return Response(status_code=204)
+
+
+@router.post("/{template}/build", response_class=StreamingResponse, responses=_STEPS)
+async def build(
+    request: Request,
+    given: Given,
+    who: Who,
+    *,
+    template: str,
+    provider: ProviderName = "",
+    form: Annotated[Format, Query(alias="format")] = Format.SSE,
+) -> StreamingResponse:
+    """Build it now instead of on first use, and follow how it goes. It goes on when the connection
+    ends; who asks again follows the same build."""
+    steps = await given.templates.build(who, provider, template)
+    body = _progress(steps, template, form)
+    return streams.response(body, form, request_id=request_id(request))
+
+
+async def _progress(
+    steps: AsyncIterator[Step | None], template: str, form: Format
+) -> AsyncIterator[bytes]:
+    async for step in steps:
+        if step is None:
+            yield streams.beat(form)
+        else:
+            yield streams.frame(form, "progress", {"text": step.text, "fraction": step.fraction})
+    yield streams.frame(form, "built", {"template": template})
+
+
+def _show(template: Template) -> KeptTemplate:
+    source = template.source
+    return KeptTemplate.model_construct(
+        name=template.name,
+        source=SourceShape.model_construct(
+            kind=source.kind, reference=source.reference, packages=list(source.packages)
+        ),
+        setup=list(template.setup),
+        env=dict(template.env),
+        user=template.user,
+        workdir=template.workdir,
+        hardened=template.hardened,
+        runtime=template.runtime,
+        digest=template.digest(),
+    )

@@ -1,0 +1,244 @@
+"""Templates of the providers that keep their own: listed, added, built, removed."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from paddock.domain.audit import AuditEntry
+from paddock.domain.errors import Broken, Forbidden, NotFound, PaddockError, Unsupported
+from paddock.domain.event import Event, EventKind
+from paddock.domain.team import Principal, Scope
+from paddock.domain.template import SourceKind, Template
+from paddock.ports.clock import Clock
+from paddock.ports.store import Store, Transaction
+from paddock.services.providers import Providers
+
+_log = logging.getLogger(__name__)
+_MOST_STEPS = 10_000
+_QUIET_S = 5.0
+Progress = Callable[[str, float | None], None]
+"""What is being done, and how much of it: 0 to 1, or None where nobody knows."""
+
+
+class Recipes(Protocol):
+    """What a provider that keeps templates has beside the port."""
+
+    def recipe(self, name: str) -> Template:
+        """NotFound when there is none."""
+        ...
+
+    def recipes(self) -> list[Template]: ...
+    def add(self, template: Template) -> None: ...
+    def remove(self, name: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How far a build is."""
+
+    text: str
+    fraction: float | None
+
+
+class Told:
+    """Progress for whoever listens, and for who was told before there were listeners.
+
+    It may be called from any thread.
+    """
+
+    def __init__(self, also: Progress) -> None:
+        self._also = also
+        self._loop = asyncio.get_running_loop()
+        self._listeners: set[Callable[[Step], None]] = set()
+
+    def __call__(self, text: str, fraction: float | None) -> None:
+        self._also(text, fraction)
+        self._loop.call_soon_threadsafe(self._tell, Step(text, fraction))
+
+    def _tell(self, step: Step) -> None:
+        for listener in tuple(self._listeners):
+            listener(step)
+
+    def listen(self, listener: Callable[[Step], None]) -> Callable[[], None]:
+        """What ends it."""
+        self._listeners.add(listener)
+        return lambda: self._listeners.discard(listener)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The templates of one provider."""
+
+    recipes: Recipes
+    prepare: Callable[[str], Awaitable[None]]
+    told: Told
+
+
+class _Build:
+    """A build that goes on, and all that was heard of it."""
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self._steps: list[Step] = []
+        self._news = asyncio.Event()
+
+    def hear(self, step: Step) -> None:
+        if len(self._steps) < _MOST_STEPS:
+            self._steps.append(step)
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    async def follow(self) -> AsyncIterator[Step | None]:
+        task, told = self.task, 0
+        assert task is not None
+        while True:
+            news, ended = asyncio.ensure_future(self._news.wait()), task.done()
+            for step in self._steps[told:]:
+                told += 1
+                yield step
+            if ended:
+                news.cancel()
+                _raise_for(task)
+                return
+            await asyncio.wait({news, task}, timeout=_QUIET_S, return_when=asyncio.FIRST_COMPLETED)
+            news.cancel()
+            yield None
+
+
+class Templates:
+    """They belong to the installation, so only its operators change them: a recipe may name
+    directories of the host, and every team's sandboxes are made of them."""
+
+    def __init__(self, store: Store, clock: Clock, providers: Providers) -> None:
+        self._store = store
+        self._clock = clock
+        self._providers = providers
+        self._building: dict[tuple[str, str], _Build] = {}
+        self._turns: dict[str, asyncio.Lock] = {}
+
+    async def list(self, principal: Principal, provider: str) -> Sequence[Template]:
+        principal.require(Scope.TEMPLATES_READ)
+        kept = self._kept(provider)[1]
+        return await asyncio.to_thread(kept.recipes.recipes)
+
+    async def get(self, principal: Principal, provider: str, name: str) -> Template:
+        principal.require(Scope.TEMPLATES_READ)
+        return await self._recipe(self._kept(provider)[1], name)
+
+    async def add(self, principal: Principal, provider: str, template: Template) -> Template:
+        """Instead of the one of that name, if there is one. It is built on first use."""
+        _check(principal)
+        kept = self._kept(provider)[1]
+        if template.source.kind is SourceKind.SNAPSHOT:
+            template = await self._of_snapshot(principal, template)
+        await asyncio.to_thread(kept.recipes.add, template)
+        detail = {"source": template.source.kind.value, "reference": template.source.reference}
+        now, team = self._clock.wall(), principal.team_id
+        entry = AuditEntry(team, principal.actor, "template.add", template.name, now, detail)
+        await self._store.write(lambda tx: tx.audit.append([entry]))
+        return template
+
+    async def remove(self, principal: Principal, provider: str, name: str) -> None:
+        """Sandboxes that were made of it are not touched."""
+        _check(principal)
+        kept = self._kept(provider)[1]
+        await self._recipe(kept, name)
+        await asyncio.to_thread(kept.recipes.remove, name)
+        await self._note(principal, name, EventKind.TEMPLATE_REMOVED)
+
+    async def build(
+        self, principal: Principal, provider: str, name: str
+    ) -> AsyncIterator[Step | None]:
+        """How it goes, and None whenever nothing was heard for a moment. It goes on to its end
+        when nobody listens any more, and who asks meanwhile follows the same build."""
+        _check(principal)
+        provider_name, kept = self._kept(provider)
+        await self._recipe(kept, name)
+        place = (provider_name, name)
+        if (build := self._building.get(place)) is None:
+            build = self._building[place] = _Build()
+            work = self._build(principal, place, kept, build)
+            build.task = asyncio.create_task(work, name=f"build {name}")
+            build.task.add_done_callback(lambda _: self._building.pop(place, None))
+        return build.follow()
+
+    async def aclose(self) -> None:
+        """What is half built is thrown away by the provider."""
+        tasks = [build.task for build in self._building.values() if build.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _build(
+        self, principal: Principal, place: tuple[str, str], kept: Kept, build: "_Build"
+    ) -> None:
+        provider, name = place
+        # One at a time, because a provider does not say which build its progress is of.
+        async with self._turns.setdefault(provider, asyncio.Lock()):
+            stop = kept.told.listen(build.hear)
+            try:
+                await kept.prepare(name)
+                await asyncio.sleep(0)  # what was said last is told by the loop
+            finally:
+                stop()
+        await self._note(principal, name, EventKind.TEMPLATE_BUILT)
+
+    async def _recipe(self, kept: Kept, name: str) -> Template:
+        try:
+            return await asyncio.to_thread(kept.recipes.recipe, name)
+        except NotFound as error:
+            hint = error.remediation or "`GET /v1/templates` lists those there are"
+            raise NotFound(error.message, remediation=hint) from error
+
+    async def _of_snapshot(self, principal: Principal, template: Template) -> Template:
+        """By our name or id of a snapshot of the team; the provider knows it by its own."""
+        wanted = template.source.reference
+        found = await self._store.read(lambda tx: tx.snapshots.get(principal.team_id, wanted))
+        if found is None or not found.ref:
+            raise NotFound(
+                f"there is no snapshot {wanted[:80]}",
+                remediation="`paddock snapshot list` shows those there are",
+            )
+        return replace(template, source=replace(template.source, reference=found.ref))
+
+    async def _note(self, principal: Principal, name: str, kind: EventKind) -> None:
+        now, team, actor = self._clock.wall(), principal.team_id, principal.actor
+
+        def write(tx: Transaction) -> None:
+            tx.events.append([Event(team, kind, name, now, {}, actor)])
+            tx.audit.append([AuditEntry(team, actor, kind, name, now)])
+
+        await self._store.write(write)
+
+    def _kept(self, provider: str) -> tuple[str, Kept]:
+        name = provider or self._providers.default
+        self._providers.get(name)
+        kept = self._providers.templates.get(name)
+        if not isinstance(kept, Kept):
+            raise Unsupported(
+                f"provider {name} keeps no templates of its own",
+                remediation="name the provider local, if it is in use; others take images",
+            )
+        return name, kept
+
+
+def _raise_for(task: "asyncio.Task[None]") -> None:
+    if task.cancelled():
+        raise Broken("the build was ended with the server", remediation="ask again")
+    if (error := task.exception()) is None:
+        return
+    if isinstance(error, PaddockError):
+        raise error
+    _log.error("template could not be built", exc_info=error)
+    raise Broken("the build failed; the server's log has the details") from error
+
+
+def _check(principal: Principal) -> None:
+    principal.require(Scope.TEMPLATES_WRITE)
+    if not principal.operator:
+        raise Forbidden(
+            "templates are the whole installation's, so only its operators change them",
+            remediation="ask the team that runs it, or make sandboxes of a snapshot",
+        )
