@@ -62,10 +62,13 @@ def test_a_fork_and_a_snapshot_have_what_was_on_the_disk(cli, kept):
     fork = cli.answer("sandbox", "fork", kept)["ref"]
     assert cli("sandbox", "exec", fork, "--", "cat", "file").stdout == b"mine\n"
     taken = cli("sandbox", "snapshot", kept).stdout.decode().strip()
-    listed = {each["ref"]: each["memory"] for each in cli.answer("snapshot", "list")["snapshots"]}
+    listed = {
+        each["ref"]: each["memory"]
+        for each in cli.answer("sandbox", "snapshot", "list")["snapshots"]
+    }
     assert listed[taken] is False
-    assert cli("snapshot", "rm", taken).stdout.decode() == f"{taken} removed\n"
-    again = cli("snapshot", "rm", taken)
+    assert cli("sandbox", "snapshot", "rm", taken).stdout.decode() == f"{taken} removed\n"
+    again = cli("sandbox", "snapshot", "rm", taken)
     assert again.returncode == 1
     assert b"there is no snapshot" in again.stderr
 
@@ -73,7 +76,7 @@ def test_a_fork_and_a_snapshot_have_what_was_on_the_disk(cli, kept):
 @pytest.mark.proves("P4", "C5")
 def test_a_snapshot_with_memory_is_refused_where_it_cannot_be_had_and_nothing_is_made(cli, kept):
     def sources() -> list[str]:
-        return [each["source"] for each in cli.answer("snapshot", "list")["snapshots"]]
+        return [each["source"] for each in cli.answer("sandbox", "snapshot", "list")["snapshots"]]
 
     done = cli("sandbox", "snapshot", "--memory", kept, "--json")
     error = json.loads(done.stderr)["error"]

@@ -43,11 +43,46 @@ def cli(invocation: Invocation, config: Path | None, log_level: str | None) -> N
 
 
 _HERE = "paddock.interfaces.cli"
+_THERE = f"{_HERE}.remote"
 COMMANDS = (
+    Lazy("audit", f"{_THERE}.history:audit", "Say who did what in the team, oldest first."),
+    Lazy(
+        "completion",
+        f"{_HERE}.completion:completion",
+        "Print what completes `paddock …` in a shell.",
+    ),
+    Lazy("cp", f"{_THERE}.carrying:cp", "Copy a file or directory into a sandbox or out of it."),
+    Lazy("create", f"{_THERE}.making:create", "Make a sandbox."),
     Lazy("doctor", f"{_HERE}.doctor:doctor", "Say whether sandboxes can run here."),
-    Lazy("sandbox", f"{_HERE}.sandboxes:sandbox", "Make, use and remove sandboxes."),
-    Lazy("snapshot", f"{_HERE}.snapshots:snapshot", "What was kept of sandboxes' disks."),
+    Lazy("events", f"{_THERE}.history:events", "Say what happened, oldest first."),
+    Lazy("exec", f"{_THERE}.executing:exec_", "Run a command in a sandbox."),
+    Lazy("fork", f"{_THERE}.copies:fork", "Make a second sandbox with a copy of the disk."),
+    Lazy("inspect", f"{_THERE}.looking:inspect", "Say everything about sandboxes."),
+    Lazy(
+        "kill",
+        f"{_THERE}.executing:kill",
+        "End a command in a sandbox, with everything it started.",
+    ),
+    Lazy("logs", f"{_THERE}.executing:logs", "Show what a command said."),
+    Lazy("ls", f"{_THERE}.looking:list_sandboxes", "List your team's sandboxes, newest first."),
+    Lazy("open", f"{_THERE}.looking:open_port", "Open a port in a browser."),
+    Lazy("pause", f"{_THERE}.moving:pause", "Freeze sandboxes, memory and all."),
+    Lazy("ports", f"{_THERE}.looking:ports", "List where programs inside listen."),
+    Lazy("ps", f"{_THERE}.executing:ps", "List the commands of a sandbox."),
+    Lazy("resume", f"{_THERE}.moving:resume", "Let paused sandboxes go on."),
+    Lazy("rm", f"{_THERE}.moving:rm", "Remove sandboxes with everything in them."),
+    Lazy("run", f"{_THERE}.running:run", "Run a command in a disposable sandbox of the server."),
+    Lazy(
+        "sandbox",
+        f"{_HERE}.sandboxes:sandbox",
+        "Sandboxes without a server, straight on a provider.",
+    ),
+    Lazy("snapshot", f"{_THERE}.copies:snapshot", "What is kept of sandboxes' disks."),
+    Lazy("start", f"{_THERE}.moving:start", "Start stopped sandboxes."),
+    Lazy("stop", f"{_THERE}.moving:stop", "Stop sandboxes; the disk is kept."),
+    Lazy("team", f"{_THERE}.access:team", "Teams: what belongs to one does not exist for another."),
     Lazy("template", f"{_HERE}.templates:template", "What sandboxes start from."),
+    Lazy("token", f"{_THERE}.access:token", "Who may come in, and for what."),
     Lazy("up", f"{_HERE}.up:up", "Start the control plane."),
     Lazy("version", f"{_HERE}.version:version", "Print the version."),
 )

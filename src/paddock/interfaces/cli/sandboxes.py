@@ -1,4 +1,4 @@
-"""`paddock sandbox …`: thin, because it will become a client of the API."""
+"""`paddock sandbox …`: sandboxes straight on a provider, for machines without a server."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -10,7 +10,6 @@ import click
 from paddock.domain.errors import PaddockError
 from paddock.domain.guest import CommandResult
 from paddock.domain.ids import new_ulid
-from paddock.domain.snapshot import Snapshot
 from paddock.interfaces.cli import references
 from paddock.interfaces.cli.attached import attach, collect
 from paddock.interfaces.cli.command import explain
@@ -26,8 +25,10 @@ from paddock.interfaces.cli.options import (
 )
 from paddock.interfaces.cli.output import age, print_json, print_table
 from paddock.interfaces.cli.params import pairs
+from paddock.interfaces.cli.preflight import preflight
 from paddock.interfaces.cli.progress import Display
 from paddock.interfaces.cli.run import result_as_json, run
+from paddock.interfaces.cli.snapshots import snapshot
 from paddock.interfaces.cli.toolbox import Opened
 from paddock.ports.provider import Observation, Provider, Ref, SandboxSpec
 
@@ -36,13 +37,16 @@ Verb = Callable[[Provider, Ref], Awaitable[object]]
 
 @click.group()
 def sandbox() -> None:
-    """Make, use and remove sandboxes.
+    """Sandboxes without a server, straight on a provider.
 
+    What a server has made is the server's: use `paddock ls`, `paddock exec` and so on for that.
     A sandbox is named PROVIDER/ID, or by its id alone on the provider in use.
     """
 
 
 sandbox.add_command(run)
+sandbox.add_command(preflight)
+sandbox.add_command(snapshot)
 
 
 @asynccontextmanager
@@ -204,23 +208,3 @@ def fork(invocation: Invocation, reference: str, provider: str) -> None:
         print_json(_row(made))
     else:
         click.echo(references.shown(made.ref))
-
-
-@sandbox.command()
-@click.argument("reference", metavar="SANDBOX")
-@click.option("--memory", is_flag=True, help="Keep what runs in it as well, where that can be had.")
-@provider_option
-@output_options
-@pass_invocation
-def snapshot(invocation: Invocation, reference: str, provider: str, memory: bool) -> None:
-    """Keep its disk as it is now; `template add --from-snapshot` makes a template of it."""
-
-    async def work() -> Snapshot:
-        async with _sandbox(invocation, reference, provider) as (opened, ref):
-            return await opened.provider.snapshot(ref, f"cli-{new_ulid()}", memory=memory)
-
-    taken = run_async(work())
-    if invocation.json:
-        print_json({**asdict(taken), "ref": f"{taken.ref.provider}/{taken.ref.id}"})
-    else:
-        click.echo(f"{taken.ref.provider}/{taken.ref.id}")

@@ -1,11 +1,12 @@
-"""`paddock snapshot …`: what was kept of sandboxes' disks."""
+"""`paddock sandbox snapshot …`: what was kept of sandboxes' disks, without a server."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import click
 
 from paddock.domain.errors import NotFound
+from paddock.domain.ids import new_ulid
 from paddock.domain.snapshot import Snapshot, SnapshotRef
 from paddock.interfaces.cli import references
 from paddock.interfaces.cli.interrupts import run_async
@@ -16,9 +17,41 @@ from paddock.interfaces.cli.progress import Display
 from paddock.ports.provider import Provider
 
 
-@click.group()
+class _CreateByDefault(click.Group):
+    """`snapshot SANDBOX` is short for `snapshot create SANDBOX`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in {*self.commands, "-h", "--help"}:
+            args = ["create", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_CreateByDefault)
 def snapshot() -> None:
-    """What was kept of sandboxes' disks."""
+    """What is kept of sandboxes' disks; `snapshot SANDBOX` takes one."""
+
+
+@snapshot.command()
+@click.argument("reference", metavar="SANDBOX")
+@click.option("--memory", is_flag=True, help="Keep what runs in it as well, where that can be had.")
+@provider_option
+@output_options
+@pass_invocation
+def create(invocation: Invocation, reference: str, provider: str, memory: bool) -> None:
+    """Keep its disk as it is now; `template add --from-snapshot` makes a template of it."""
+
+    async def work() -> Snapshot:
+        ref = references.parse(reference, provider)
+        with Display() as display:
+            async with invocation.tools.open(ref.provider, display.tell) as opened:
+                ref = replace(ref, provider=opened.provider.name)
+                return await opened.provider.snapshot(ref, f"cli-{new_ulid()}", memory=memory)
+
+    taken = run_async(work())
+    if invocation.json:
+        print_json({**asdict(taken), "ref": _name(taken.ref)})
+    else:
+        click.echo(_name(taken.ref))
 
 
 def _name(ref: SnapshotRef) -> str:
@@ -87,7 +120,7 @@ async def _remove(provider: Provider, identifiers: Sequence[str]) -> list[str]:
         if ref not in known:
             raise NotFound(
                 f"there is no snapshot {_name(ref)}",
-                remediation="`paddock snapshot list` shows what there is",
+                remediation="`paddock sandbox snapshot list` shows what there is",
             )
     for ref in refs:
         await provider.delete_snapshot(ref)

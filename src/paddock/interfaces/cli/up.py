@@ -9,7 +9,6 @@ from paddock.interfaces.cli.invocation import Invocation, pass_invocation
 from paddock.interfaces.cli.progress import Display
 from paddock.interfaces.cli.toolbox import ServerWish
 
-
 _TRY = """
 Try, in another terminal:
   paddock run -- python3 -c 'print("hello from a sandbox")'

@@ -85,8 +85,13 @@ class AsyncCommand:
         return self._tail.cursor
 
     async def __aiter__(self) -> AsyncIterator[Output]:
+        async for piece in self.output():
+            yield piece
+
+    async def output(self, *, follow: bool = True) -> AsyncIterator[Output]:
+        """What it says until it has ended or, without `follow`, what it has said so far."""
         opened, self._opened = self._opened, None
-        async for piece in self._tail.pieces(opened):
+        async for piece in self._tail.pieces(opened, follow=follow):
             self._kept.add(piece)
             await self._listeners.tell(piece)
             yield piece

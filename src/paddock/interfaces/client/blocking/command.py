@@ -33,6 +33,10 @@ class Command:
     def __iter__(self) -> Iterator[Output]:
         return portal().each(aiter(self._inner))
 
+    def output(self, *, follow: bool = True) -> Iterator[Output]:
+        """What it says until it has ended or, without `follow`, what it has said so far."""
+        return portal().each(self._inner.output(follow=follow))
+
     def wait(self, *, check: bool = False) -> CommandResult:
         """How it ended, with the output that has passed through this object.
 

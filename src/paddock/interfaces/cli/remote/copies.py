@@ -1,0 +1,162 @@
+"""`paddock fork` and `paddock snapshot`: a sandbox's disk, a second time."""
+
+from collections.abc import Sequence
+
+import click
+
+from paddock.interfaces.cli.interrupts import run_async
+from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.options import output_options
+from paddock.interfaces.cli.output import age, print_json, print_table, size
+from paddock.interfaces.cli.params import Seconds, environment, pairs
+from paddock.interfaces.cli.remote.session import (
+    answer,
+    connected,
+    gathered,
+    plain,
+    sandbox,
+    sandbox_argument,
+)
+from paddock.interfaces.client import AsyncSandbox, NotFound, SandboxInfo, Server
+from paddock.interfaces.client.results import SnapshotInfo, read
+from paddock.interfaces.client.server import segment
+
+
+@click.command()
+@sandbox_argument
+@click.option("--name", "copy", default="", help="Of the second one.")
+@click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="A variable.")
+@click.option("-l", "--label", "labels", multiple=True, metavar="K=V", help="To find it by.")
+@output_options
+@pass_invocation
+def fork(
+    invocation: Invocation,
+    /,
+    name: str,
+    copy: str,
+    *,
+    env: Sequence[str],
+    labels: Sequence[str],
+) -> None:
+    """Make a second sandbox with a copy of the disk.
+
+    The first goes on.
+    """
+    variables, marks = environment(env), pairs(labels, "--label")
+
+    async def work() -> SandboxInfo:
+        async with sandbox(name) as box:
+            return await (await box.fork(copy, env=variables, labels=marks)).info()
+
+    info = run_async(work())
+    answer(invocation, info, info.name)
+
+
+@click.group()
+def snapshot() -> None:
+    """What is kept of sandboxes' disks."""
+
+
+@snapshot.command()
+@sandbox_argument
+@click.option("--name", "called", default="", help="To find it by.")
+@click.option("--memory", is_flag=True, help="Keep what runs as well, where that can be had.")
+@click.option("--keep", type=Seconds(), help="So long; until removed unless said.")
+@click.option("-f", "--force", is_flag=True, help="Replace the one of that name.")
+@output_options
+@pass_invocation
+def create(
+    invocation: Invocation,
+    /,
+    name: str,
+    called: str,
+    *,
+    memory: bool,
+    keep: float | None,
+    force: bool,
+) -> None:
+    """Keep a sandbox's disk as it is now, also while it runs.
+
+    One of the same name that is there stays, and is said; with --force it is replaced, but not
+    before the new one has been taken.
+    """
+
+    async def work() -> tuple[SnapshotInfo, bool]:
+        async with sandbox(name) as box, connected() as server:
+            there = await _find(server, called) if called else None
+            if there is not None and not force:
+                return there, False
+            if there is None:
+                return await box.snapshot(called, memory=memory, keep=keep), True
+            return await _replace(server, box, there, memory=memory, keep=keep), True
+
+    info, made = run_async(work())
+    since = age(info.created_at.timestamp())
+    there = f"{info.id}  (there since {since}; --force replaces it)"
+    answer(invocation, {**plain(info), "made": made}, info.id if made else there)
+
+
+async def _replace(
+    server: Server, box: AsyncSandbox, old: SnapshotInfo, *, memory: bool, keep: float | None
+) -> SnapshotInfo:
+    """A second one is taken first, so that there is never none if something fails."""
+    spare = await box.snapshot()
+    await _delete(server, old.id)
+    taken = await box.snapshot(old.name, memory=memory, keep=keep)
+    await _delete(server, spare.id)
+    return taken
+
+
+async def _find(server: Server, name: str) -> SnapshotInfo | None:
+    try:
+        return read(SnapshotInfo, await server.call("GET", f"/v1/snapshots/{segment(name)}"))
+    except NotFound:
+        return None
+
+
+async def _delete(server: Server, name: str) -> None:
+    await server.call("DELETE", f"/v1/snapshots/{segment(name)}")
+
+
+@snapshot.command("list")
+@click.option("--sandbox", "source", default="", help="Only those of this one.")
+@output_options
+@pass_invocation
+def list_snapshots(invocation: Invocation, source: str) -> None:
+    """List your team's snapshots."""
+
+    async def work() -> list[SnapshotInfo]:
+        async with connected() as server:
+            items = await gathered(server.pages("/v1/snapshots", {"sandbox": source}))
+            return [read(SnapshotInfo, item) for item in items]
+
+    found = run_async(work())
+    if invocation.json:
+        print_json({"snapshots": plain(found)})
+        return
+    print_table(
+        ("NAME", "SNAPSHOT", "SANDBOX", "TEMPLATE", "AGE", "SIZE"),
+        ((s.name, s.id, s.sandbox_id, s.template, _age(s), size(s.size_bytes)) for s in found),
+    )
+
+
+def _age(info: SnapshotInfo) -> str:
+    return age(info.created_at.timestamp())
+
+
+@snapshot.command()
+@click.argument("names", nargs=-1, required=True, metavar="SNAPSHOT...")
+@output_options
+@pass_invocation
+def rm(invocation: Invocation, names: Sequence[str]) -> None:
+    """Remove snapshots. Sandboxes that were made of them are not touched."""
+
+    async def work() -> None:
+        async with connected() as server:
+            for name in names:
+                found = await server.call("GET", f"/v1/snapshots/{segment(name)}")
+                await _delete(server, found["id"])
+
+    run_async(work())
+    lines = "\n".join(f"{name} removed" for name in names)
+    answer(invocation, {"snapshots": list(names), "done": "removed"}, lines)

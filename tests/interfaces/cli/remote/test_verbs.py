@@ -1,0 +1,255 @@
+"""Docker's verbs, on a server."""
+
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.interfaces.cli.remote.conftest import PADDOCK, Cli
+
+
+@pytest.mark.proves("C1")
+def test_a_sandbox_is_made_listed_inspected_stopped_started_and_removed(cli):
+    made = cli.answer(
+        "create",
+        "--template",
+        "plain",
+        "--name",
+        "verbs",
+        "-l",
+        "of=verbs",
+        "-e",
+        "A=1,2",
+        "--idle-timeout",
+        "5m",
+    )
+    assert made["name"] == "verbs"
+    listed = cli.text("ls", "-l", "of=verbs").splitlines()
+    assert listed[0].split() == ["NAME", "SANDBOX", "STATE", "TEMPLATE", "AGE", "REASON"]
+    assert listed[1].split()[:3] == ["verbs", made["id"], "running"]
+    assert cli.text("ls", "-q", "-l", "of=verbs") == f"{made['id']}\n"
+    assert cli.text("exec", "verbs", "--", "sh", "-c", "echo $A") == "1,2\n"
+    seen = cli.answer("inspect", "verbs")["sandboxes"][0]
+    assert (seen["lifetime"]["idle_timeout_s"], seen["usage"]["pids"] > 0) == (300, True)
+    assert "verbs" in cli.text("inspect", made["id"])
+    for verb, done, state in (
+        ("stop", "stopped", "stopped"),
+        ("start", "started", "running"),
+        ("pause", "paused", "paused"),
+        ("resume", "resumed", "running"),
+    ):
+        assert cli.text(verb, "verbs") == f"verbs {done}\n"
+        assert cli.answer("inspect", "verbs")["sandboxes"][0]["state"] == state
+    assert cli.text("rm", "verbs") == "verbs removed\n"
+    assert "verbs" not in cli.names()
+    again = cli("rm", "verbs")
+    assert again.returncode == 1
+    assert cli("rm", "-f", "verbs").returncode == 0
+
+
+@pytest.mark.proves("C4", "C5")
+def test_errors_are_one_envelope_with_the_same_code_in_both_forms(cli):
+    for words, code in (
+        (("inspect", "nothing-here"), 1),
+        (("exec", "nothing-here", "--", "true"), 1),
+        (("create", "--name", "-bad-"), 2),
+        (("create", "--memory", "lots"), 2),
+        (("exec", "x"), 2),
+        (("cp", "a", "b"), 2),
+    ):
+        text = cli(*words)
+        as_json = cli(words[0], "-o", "json", *words[1:])
+        assert text.returncode == as_json.returncode == code, text.stderr
+        assert text.stderr.startswith(b"error: ")
+        error = json.loads(as_json.stderr)["error"]
+        assert error["message"]
+        assert error["remediation"]
+
+
+def test_one_that_fails_does_not_keep_the_others(cli, box):
+    done = cli("stop", "nothing-here", box)
+    assert done.returncode == 1
+    assert done.stdout.decode() == f"{box} stopped\n"
+
+
+@pytest.mark.proves("E4", "C2")
+def test_streams_codes_and_input_pass_through(cli, box):
+    done = cli("exec", box, "--", "sh", "-c", "cat; echo err >&2; exit 42", stdin=bytes(range(256)))
+    assert (done.returncode, done.stdout, done.stderr) == (42, bytes(range(256)), b"err\n")
+    assert cli("exec", box, "--", "sh", "-c", "kill -9 $$").returncode == 137
+    late = cli("exec", "--timeout", "1s", box, "--", "sleep", "100")
+    assert late.returncode == 124
+    assert b"deadline" in late.stderr
+    helped = cli("exec", box, "--", "ls", "--help")
+    assert b"paddock" not in helped.stdout
+    assert cli("exec", box, "echo a && echo b").stdout == b"a\nb\n"
+    big = b"x" * (5 << 20)
+    assert cli("exec", box, "--", "wc", "-c", stdin=big).stdout.strip() == str(len(big)).encode()
+
+
+def test_json_has_the_output_and_the_same_code(cli, box):
+    done = cli("exec", "-o", "json", box, "--", "sh", "-c", "echo out; exit 3")
+    said = json.loads(done.stdout)
+    assert (done.returncode, said["exit_code"], said["stdout"]) == (3, 3, "out\n")
+
+
+def test_a_detached_command_is_listed_followed_and_ended(cli, box):
+    script = "echo first; sleep 1; echo last; exit 6"
+    started = cli.text("exec", "-d", box, "--", "sh", "-c", script).strip()
+    assert started in cli.text("ps", box)
+    followed = cli("logs", "-f", box, started)
+    assert (followed.stdout, followed.returncode) == (b"first\nlast\n", 6)
+    assert cli.text("logs", box) == "first\nlast\n"
+    other = json.loads(cli.text("exec", "-d", "-o", "json", box, "--", "sleep", "1000"))["id"]
+    assert cli.text("kill", "--grace", "0", box, other) == f"{other} killed\n"
+    states = {each["id"]: each["exit_code"] for each in cli.answer("ps", box)["commands"]}
+    assert states[started] == 6
+
+
+@pytest.mark.proves("L14", "C9")
+def test_a_run_leaves_nothing_and_passes_the_code_on(cli):
+    before = cli.names()
+    done = cli("run", "--template", "plain", "-e", "V=1", "--", "sh", "-c", "echo $V; exit 5")
+    assert (done.returncode, done.stdout) == (5, b"1\n")
+    said = cli("run", "-o", "json", "--template", "plain", "--", "sh", "-c", "echo out; exit 4")
+    assert (said.returncode, json.loads(said.stdout)["stdout"]) == (4, "out\n")
+    assert cli.names() == before
+    kept = cli("run", "--keep", "--name", "kept-run", "--template", "plain", "--", "true")
+    assert kept.stderr == b"kept kept-run\n"
+    assert cli("rm", "kept-run").returncode == 0
+
+
+@pytest.mark.proves("C9")
+@pytest.mark.parametrize("delay", [0.4, 0.8, 2.0])
+def test_a_run_that_is_interrupted_removes_its_sandbox(cli, delay):
+    before = cli.names()
+    process = cli.start("run", "--template", "plain", "--", "sleep", "1000")
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode in (130, -signal.SIGINT)
+    assert cli.names() == before
+
+
+def test_an_interrupted_exec_ends_its_command(cli, box):
+    process = cli.start("exec", box, "--", "sh", "-c", "echo go; sleep 1000")
+    assert process.stdout.readline() == b"go\n"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert cli.answer("ps", box)["commands"] == []
+
+
+@pytest.mark.proves("E5")
+def test_a_terminal_is_interactive_and_has_our_size(cli, box, screen):
+    shell = screen("exec", "-it", box, "--", "sh")
+    shell.until(r"[#$] ?$")
+    shell.type("stty size; echo $((40 + 2))\n")
+    shell.until(r"\b42\b")
+    shell.type("exit 7\n")
+    shell.rest()
+    assert shell.process.wait(20) == 7
+
+
+@pytest.mark.proves("C7")
+def test_a_snapshot_of_a_name_is_taken_once_unless_forced(cli, box):
+    first = cli.answer("snapshot", "create", box, "--name", "shot")
+    assert first["made"]
+    again = cli.answer("snapshot", "create", box, "--name", "shot")
+    assert (again["id"], again["made"]) == (first["id"], False)
+    forced = cli.answer("snapshot", "create", box, "--name", "shot", "--force")
+    assert forced["id"] != first["id"]
+    assert [each["id"] for each in cli.answer("snapshot", "list")["snapshots"]] == [forced["id"]]
+    copy = cli.text("create", "--snapshot", "shot").strip()
+    assert cli.text("rm", copy) == f"{copy} removed\n"
+    assert cli.text("snapshot", "rm", "shot") == "shot removed\n"
+    assert cli("snapshot", "rm", "shot").returncode == 1
+
+
+def test_a_fork_goes_its_own_way(cli, box):
+    cli.text("exec", box, "--", "sh", "-c", "echo one > note")
+    copy = cli.text("fork", box, "--name", "forked").strip()
+    assert cli.text("exec", copy, "--", "cat", "note") == "one\n"
+    cli.text("rm", copy)
+
+
+def test_files_and_directories_are_copied_both_ways(cli, box, tmp_path):
+    home = cli.text("exec", box, "--", "pwd").strip()
+    (tmp_path / "tree" / "sub").mkdir(parents=True)
+    (tmp_path / "tree" / "sub" / "a").write_text("a")
+    (tmp_path / "one").write_bytes(b"\0" * 3_000_000)
+    assert "1 files" in cli.text("cp", str(tmp_path / "one"), f"{box}:{home}/two")
+    cli.text("cp", str(tmp_path / "one"), f"{box}:{home}")
+    cli.text("cp", str(tmp_path / "tree"), f"{box}:{home}")
+    cli.text("cp", f"{tmp_path}/tree/.", f"{box}:{home}/content")
+    listed = cli.text("exec", box, "--", "find", ".", "-type", "f").split()
+    assert {"./two", "./one", "./tree/sub/a", "./content/sub/a"} <= set(listed)
+    (tmp_path / "back").mkdir()
+    cli.text("cp", f"{box}:{home}/tree", str(tmp_path / "back"))
+    assert (tmp_path / "back" / "tree" / "sub" / "a").read_text() == "a"
+    cli.text("cp", f"{box}:{home}/two", str(tmp_path / "there"))
+    assert (tmp_path / "there").stat().st_size == 3_000_000
+    missing = cli("cp", f"{box}:{home}/nothing", str(tmp_path / "x"))
+    assert missing.returncode == 1
+    assert not (tmp_path / "x").exists()
+
+
+def test_ports_have_links(cli, box):
+    assert cli.text("ports", box).startswith("PORT")
+    link = cli.text("open", "--print", "--for", "5m", box, "8000").strip()
+    assert link.startswith("http://8000-sbx-")
+
+
+@pytest.mark.proves("U2")
+def test_tokens_and_teams_are_made_used_listed_and_revoked(cli, running):
+    made = cli.answer("token", "create", "ci", "--role", "viewer", "--expires", "1h")
+    viewer = Cli(running.url, made["token"])
+    assert viewer("ls").returncode == 0
+    refused = viewer("create", "--template", "plain")
+    assert refused.returncode == 1
+    assert made["id"] in cli.text("token", "list")
+    assert cli.text("token", "revoke", made["id"]) == f"{made['id']} revoked\n"
+    assert viewer("ls").returncode == 1
+    other = Cli(running.url, cli.text("team", "create", "others").strip())
+    assert "others" in cli.text("team", "list")
+    mine = cli.text("create", "--template", "plain").strip()
+    assert b"there is no sandbox" in other("inspect", mine).stderr
+    cli.text("rm", mine)
+
+
+def test_events_and_audit_say_what_happened(cli, box):
+    lines = [json.loads(line) for line in cli.text("events", "-o", "json", box).splitlines()]
+    assert [each["kind"] for each in lines][:2] == ["sandbox.creating", "sandbox.running"]
+    assert "sandbox.running" in cli.text("events", box)
+    assert "sandbox.create" in cli.text("audit")
+    entries = [json.loads(line) for line in cli.text("audit", "--export").splitlines()]
+    assert all(len(each["hash"]) == len(each["previous"]) == 64 for each in entries)
+    following = cli.start("events", "-f", "--kind", "sandbox.stopped", box)
+    time.sleep(2)
+    cli.text("stop", box)
+    assert b"sandbox.stopped" in following.stdout.readline()
+    following.send_signal(signal.SIGINT)
+    following.communicate(timeout=20)
+
+
+def test_no_server_is_said_with_what_to_do(cli):
+    done = Cli("http://127.0.0.1:9", "x")("ls")
+    assert done.returncode == 1
+    assert b"no server answers at http://127.0.0.1:9" in done.stderr
+    assert b"paddock up" in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_commands_and_names(cli, shell):
+    assert "_PADDOCK_COMPLETE" in cli.text("completion", shell)
+
+
+def test_names_are_completed(cli, box):
+    words = {"COMP_WORDS": f"paddock stop {box[:3]}", "COMP_CWORD": "2"}
+    environment = {**cli.environment, **words, "_PADDOCK_COMPLETE": "bash_complete"}
+    done = subprocess.run(
+        PADDOCK, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert f"plain,{box}" in done.stdout, done.stderr
