@@ -20,7 +20,14 @@ T = TypeVar("T")
 
 PREFIX = "PADDOCK_"
 NOT_SETTINGS = frozenset(
-    {"PADDOCK_CONFIG", "PADDOCK_SUDO", "PADDOCK_SANDBOX_ID", "PADDOCK_URL", "PADDOCK_TOKEN"}
+    {
+        "PADDOCK_CONFIG",
+        "PADDOCK_MASTER_KEY",
+        "PADDOCK_SANDBOX_ID",
+        "PADDOCK_SUDO",
+        "PADDOCK_TOKEN",
+        "PADDOCK_URL",
+    }
 )
 """Variables that mean something else: the file to read, what `make` may do, where a command is,
 which server a client means and what lets it in."""

@@ -6,7 +6,7 @@ import secrets
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -145,10 +145,7 @@ async def assembled(
     data = settings.server.data_dir
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
-        place = settings.server.database or data / "paddock.db"
-        # News of other processes need not be asked for where there can be none.
-        config = replace(settings.store, exclusive=not settings.server.database)
-        store = await stack.enter_async_context(open_store(place, config))
+        store = await stack.enter_async_context(_store(settings))
         vault = _vault(data)
         access = Access(store, SystemClock())
         await access.begin(lambda token: _keep(data / TOKEN_FILE, token))
@@ -179,6 +176,12 @@ async def assembled(
         stack.push_async_callback(services.previews.aclose)
         stack.push_async_callback(services.templates.aclose)
         yield Plane(services, rounds)
+
+
+def _store(settings: Settings) -> AbstractAsyncContextManager[Store]:
+    place = settings.server.database or settings.server.data_dir / "paddock.db"
+    # News of other processes need not be asked for where there can be none.
+    return open_store(place, replace(settings.store, exclusive=not settings.server.database))
 
 
 class _Parts:

@@ -27,6 +27,8 @@ _SLACK_S = 10.0
 """How much longer than the launcher is waited for what the launcher gives up on by itself."""
 # Every page of the launcher is one that each guest shares and each fork looks at: what nobody
 # needs is not loaded. OpenSSL alone would be a tenth of it.
+# Guests are forked from it, and what a process was started with stays readable in its memory:
+# nothing of the control plane's own environment may be in there.
 _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/root",
@@ -192,8 +194,6 @@ class LaunchControl:
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
                 cwd="/",
-                # Guests are forked from it, and what a process was started with stays readable in
-                # its memory: nothing of the control plane's own environment may be in there.
                 env=_ENVIRONMENT,
                 start_new_session=True,  # an interrupt at the terminal is for the control plane
             )
