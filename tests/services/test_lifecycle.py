@@ -94,6 +94,20 @@ async def test_a_deadline_ends_it_even_while_it_works(plane):
     assert (found["state"], found["reason"]) == ("stopped", "deadline")
 
 
+async def test_what_cannot_be_archived_stays_stopped_without_a_word(plane, caplog):
+    box = await make(plane, archive_after_s=1)
+    refused = await plane.admin.post(f"/v1/sandboxes/{box['id']}/archive")
+    assert refused.status == 409, "first because it runs"
+    await plane.admin.post(f"/v1/sandboxes/{box['id']}/stop")
+    refused = await plane.admin.post(f"/v1/sandboxes/{box['id']}/archive")
+    assert refused.error["code"] == "unsupported"
+    await asyncio.sleep(1.1)
+    caplog.clear()
+    await look(plane)
+    assert (await state(plane, box))["state"] == "stopped"
+    assert box["id"] not in str([vars(record) for record in caplog.records])
+
+
 @pytest.mark.proves("L11")
 async def test_what_a_provider_lost_is_marked_and_not_forgotten(plane):
     box = await make(plane)

@@ -63,6 +63,58 @@ async def test_pause_keeps_memory_and_stop_keeps_the_disk(plane, box):
     assert await sh(plane, box["id"], "cat ~/note; echo $COLOUR") == "kept\nblue\n"
 
 
+@pytest.mark.proves("L4")
+async def test_an_archived_sandbox_costs_little_and_comes_back_with_its_disk(plane, box):
+    path = f"/v1/sandboxes/{box['id']}"
+    await sh(plane, box["id"], "seq 300000 > ~/numbers; rm -f ~/.profile; chmod 600 ~/numbers")
+    refused = await plane.admin.post(f"{path}/archive")
+    assert (refused.status, refused.error["code"]) == (409, "conflict")
+    await plane.admin.post(f"{path}/stop")
+    before = (await plane.admin.get(f"{path}/metrics"))["disk_bytes"]
+    archived = await plane.admin.post(f"{path}/archive")
+    assert (archived.status, archived["state"]) == (200, "archived"), archived.body
+    assert (await plane.admin.post(f"{path}/archive"))["state"] == "archived"
+    assert (await plane.admin.get(f"{path}/metrics"))["disk_bytes"] < before / 2
+    refused = await plane.admin.post(f"{path}/exec", {"cmd": ["true"]})
+    assert refused.status == 409
+    assert "start it first" in refused.error["remediation"]
+    for verb, body in (("snapshots", {}), ("fork", {}), ("pause", None), ("resume", None)):
+        assert (await plane.admin.post(f"{path}/{verb}", body)).status == 409, verb
+    assert (await plane.admin.post(f"{path}/stop")).status == 409
+    await plane.rounds.reconciler.look()
+    assert (await plane.admin.get(path))["state"] == "archived"
+    assert (await plane.admin.post(f"{path}/start"))["state"] == "running"
+    script = "tail -1 ~/numbers; stat -c %a ~/numbers; ls ~/.profile 2>/dev/null; echo $COLOUR"
+    assert await sh(plane, box["id"], script) == "300000\n600\nblue\n"
+    events = await plane.admin.get(f"/v1/events?subject={box['id']}")
+    kinds = [item["kind"] for item in events["items"]]
+    assert kinds[-3:] == ["sandbox.stopped", "sandbox.archived", "sandbox.running"]
+
+
+@pytest.mark.proves("L4")
+async def test_what_stays_stopped_is_archived_and_can_be_deleted(plane):
+    wish = {"lifetime": {"archive_after_s": 1}}
+    kept, gone = [(await plane.admin.post("/v1/sandboxes", wish)).body for _ in range(2)]
+    for box in (kept, gone):
+        await sh(plane, box["id"], "echo work > ~/work")
+        await plane.admin.post(f"/v1/sandboxes/{box['id']}/stop")
+    await plane.rounds.reaper.look()
+    assert (await plane.admin.get(f"/v1/sandboxes/{kept['id']}"))["state"] == "stopped"
+    await asyncio.sleep(1.1)
+    await plane.rounds.reaper.look()
+    for box in (kept, gone):
+        async with asyncio.timeout(30):
+            while (await plane.admin.get(f"/v1/sandboxes/{box['id']}"))["state"] != "archived":
+                await asyncio.sleep(0.05)
+    found = await plane.admin.get(f"/v1/sandboxes/{kept['id']}")
+    assert (found["reason"], found["detail"]) == ("idle", "stopped for 1 s")
+    started = await plane.admin.post(f"/v1/sandboxes/{kept['id']}/start")
+    assert started["state"] == "running", started.body
+    assert await sh(plane, kept["id"], "cat ~/work") == "work\n"
+    for box in (kept, gone):
+        assert (await plane.admin.delete(f"/v1/sandboxes/{box['id']}"))["state"] == "deleted"
+
+
 @pytest.mark.proves("N1", "N2")
 async def test_a_snapshot_is_taken_while_it_runs_and_outlives_its_sandbox(plane):
     source = (await plane.admin.post("/v1/sandboxes", {"env": {"S": "1"}})).body

@@ -27,7 +27,7 @@ TRANSITIONS: dict[SandboxState, frozenset[SandboxState]] = {
     _S.RUNNING: frozenset({_S.PAUSED, _S.STOPPED, _S.FAILED, _S.DELETING}),
     _S.PAUSED: frozenset({_S.RUNNING, _S.STOPPED, _S.FAILED, _S.DELETING}),
     _S.STOPPED: frozenset({_S.RUNNING, _S.ARCHIVED, _S.FAILED, _S.DELETING}),
-    _S.ARCHIVED: frozenset({_S.STOPPED, _S.FAILED, _S.DELETING}),
+    _S.ARCHIVED: frozenset({_S.RUNNING, _S.STOPPED, _S.FAILED, _S.DELETING}),
     _S.FAILED: frozenset({_S.DELETING}),
     _S.DELETING: frozenset({_S.DELETED, _S.FAILED}),
     _S.DELETED: frozenset(),

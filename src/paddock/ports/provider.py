@@ -43,6 +43,8 @@ class Capabilities:
     pause: PauseKind = PauseKind.NO
     stop: bool = False
     """stop() and start(): the machine ends, the disk stays."""
+    archive: bool = False
+    """archive(): the disk of a stopped sandbox becomes a compressed copy until it is started."""
     snapshot: bool = False
     fork: bool = False
     egress: bool = False
@@ -205,13 +207,29 @@ class Provider(Protocol):
         ...
 
     async def stop(self, ref: Ref, reason: Reason = Reason.USER) -> Observation:
-        """Its processes are gone, its disk is kept; stopping a stopped sandbox is success."""
+        """Its processes are gone, its disk is kept; stopping a stopped sandbox is success.
+
+        Of an archived one it is Conflict: there is nothing to end.
+        """
         ...
 
     async def start(self, ref: Ref) -> Observation:
         """A stopped sandbox runs again with the same disk, env, limits and supervised processes.
 
-        Starting a running sandbox is success and changes nothing.
+        Starting a running sandbox is success and changes nothing. The disk of an archived one is
+        unpacked first, which takes time by its size; where that fails, it is archived as before.
+        """
+        ...
+
+    async def archive(self, ref: Ref) -> Observation:
+        """A stopped sandbox costs a compressed copy of its disk only, until start() or destroy().
+
+        Everything on the disk is in the copy: owners, modes, times, links, holes, extended
+        attributes, and what was removed of the template. Not kept are sockets, which are nothing
+        while nobody listens, and what a file system knows beyond that, such as shared blocks. It
+        is still found and observed, with its reason, labels and key. Archiving an archived sandbox
+        is success; anything but a stopped one is Conflict. Of an archived one guest(), endpoint(),
+        snapshot() and fork() are Conflict. Where it fails, the sandbox is stopped as before.
         """
         ...
 

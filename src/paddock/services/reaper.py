@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 _LIVING = frozenset({SandboxState.RUNNING, SandboxState.PAUSED, SandboxState.STOPPED})
 _FRESH_S = 120.0
 _AT_ONCE = 4
+_AGAIN_S = 3600.0
+"""When archiving failed: packing a disk is too much work to be tried at every look."""
 CPU_FLOOR = 0.05
 """Of one core, between two looks: less is a program that waits."""
 
@@ -58,15 +60,24 @@ class Reaper:
         self.every_s = every_s
         """May be changed at any time."""
         self._samples: dict[str, _Sample] = {}
+        self._archiving: dict[str, asyncio.Task[None]] = {}
+        self._one_archive = asyncio.Semaphore(1)
+        self._not_before: dict[str, float] = {}
 
     async def run(self) -> None:
         """Until cancelled. What fails is tried again the next time."""
-        while True:
-            try:
-                await self.look()
-            except PaddockError as error:
-                _log.warning("idle sandboxes not looked at", extra={"error": error.message})
-            await self._clock.sleep(self.every_s)
+        try:
+            while True:
+                try:
+                    await self.look()
+                except PaddockError as error:
+                    _log.warning("idle sandboxes not looked at", extra={"error": error.message})
+                await self._clock.sleep(self.every_s)
+        finally:
+            tasks = list(self._archiving.values())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def look(self) -> None:
         """Write down where work was seen, then end what is due."""
@@ -78,8 +89,22 @@ class Reaper:
             async for sandbox in self._changes.each(SandboxFilter(states=_LIVING)):
                 seen = self._activity.seen(sandbox.id, sandbox.clock.active_at)
                 clock = replace(sandbox.clock, active_at=seen)
-                if (found := due(sandbox.state, sandbox.lifetime, clock, now)) is not None:
+                found = due(sandbox.state, sandbox.lifetime, clock, now)
+                if found is not None and found.action is Action.ARCHIVE:
+                    self._archive_later(sandbox, found)
+                elif found is not None:
                     group.create_task(self._carry_out(sandbox, found, limit))
+
+    def _archive_later(self, sandbox: SandboxRecord, found: Due) -> None:
+        """One after the other, beside the looks: it may take minutes, and deadlines do not wait."""
+        now = self._clock.wall()
+        if sandbox.id in self._archiving or now < self._not_before.get(sandbox.id, 0.0):
+            return
+        self._not_before[sandbox.id] = now + _AGAIN_S
+        work = self._carry_out(sandbox, found, self._one_archive)
+        task = asyncio.create_task(work, name=f"archive {sandbox.id}")
+        self._archiving[sandbox.id] = task
+        task.add_done_callback(lambda _: self._archiving.pop(sandbox.id, None))
 
     async def _carry_out(
         self, sandbox: SandboxRecord, found: Due, limit: asyncio.Semaphore
@@ -105,6 +130,10 @@ class Reaper:
             if found.reason is Reason.IDLE:
                 detail = f"no work was seen for {sandbox.lifetime.idle_timeout_s:g} s"
             await self._sandboxes.stop(principal, sandbox.id, found.reason, detail)
+        elif self._providers.get(sandbox.provider).capabilities.archive:
+            detail = f"stopped for {sandbox.lifetime.archive_after_s:g} s"
+            await self._sandboxes.archive(principal, sandbox.id, found.reason, detail)
+            self._not_before.pop(sandbox.id, None)
 
     async def _is_idle(self, sandbox: SandboxRecord) -> bool:
         """Ask the sandbox itself: a command that runs there is work, whoever started it.

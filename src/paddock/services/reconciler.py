@@ -104,7 +104,7 @@ class Reconciler:
                 self._go_on(self._making.resume_making(record, principal), record)
         elif record.state is SandboxState.DELETING:
             self._go_on(self._sandboxes.delete(principal, record.id), record)
-        elif record.state is SandboxState.FAILED or record.state is SandboxState.ARCHIVED:
+        elif record.state is SandboxState.FAILED:
             return
         elif seen is None or seen.state is not record.state:
             await self._sandboxes.refresh(principal, record)

@@ -37,7 +37,30 @@ class Amendment:
     public_ports: frozenset[int] | None = None
 
 
-class Sandboxes:
+class Questions:
+    """What can be asked about sandboxes. Nothing is changed by it."""
+
+    def __init__(self, store: Store, changes: Changes, providers: Providers) -> None:
+        self._store = store
+        self._changes = changes
+        self._providers = providers
+
+    async def get(self, principal: Principal, name: str) -> SandboxRecord:
+        principal.require(Scope.SANDBOXES_READ)
+        return await self._changes.find(principal.team_id, name)
+
+    async def list(
+        self, principal: Principal, wanted: SandboxFilter, page: Page
+    ) -> Sequence[SandboxRecord]:
+        principal.require(Scope.SANDBOXES_READ)
+        return await self._store.read(lambda tx: tx.sandboxes.list(principal.team_id, wanted, page))
+
+    async def usage(self, principal: Principal, name: str) -> Usage:
+        sandbox = await self.get(principal, name)
+        return await self._providers.get(sandbox.provider).usage(_ref(sandbox))
+
+
+class Sandboxes(Questions):
     """The verbs of one noun. Every one is safe to repeat."""
 
     def __init__(
@@ -51,10 +74,8 @@ class Sandboxes:
         guests: Guests,
         activity: Activity,
     ) -> None:
-        self._store = store
+        super().__init__(store, changes, providers)
         self._clock = clock
-        self._providers = providers
-        self._changes = changes
         self._making = making
         self._guests = guests
         self._activity = activity
@@ -69,16 +90,6 @@ class Sandboxes:
         source = await self.get(principal, name)
         return await self._making.fork(principal, source, wish, key)
 
-    async def get(self, principal: Principal, name: str) -> SandboxRecord:
-        principal.require(Scope.SANDBOXES_READ)
-        return await self._changes.find(principal.team_id, name)
-
-    async def list(
-        self, principal: Principal, wanted: SandboxFilter, page: Page
-    ) -> Sequence[SandboxRecord]:
-        principal.require(Scope.SANDBOXES_READ)
-        return await self._store.read(lambda tx: tx.sandboxes.list(principal.team_id, wanted, page))
-
     async def amend(self, principal: Principal, name: str, wanted: Amendment) -> SandboxRecord:
         principal.require(Scope.SANDBOXES_WRITE)
         sandbox = await self._changes.find(principal.team_id, name)
@@ -91,7 +102,7 @@ class Sandboxes:
         )
 
     async def start(self, principal: Principal, name: str) -> SandboxRecord:
-        """A stopped sandbox runs again, with the environment that was set since."""
+        """A stopped or archived sandbox runs again, with the environment that was set since."""
         return await self._move(
             principal, name, SandboxState.RUNNING, lambda p, r: p.start(r), action="start"
         )
@@ -110,6 +121,19 @@ class Sandboxes:
             SandboxState.STOPPED,
             lambda p, r: p.stop(r, reason),
             action="stop",
+            why=(reason, detail),
+        )
+
+    async def archive(
+        self, principal: Principal, name: str, reason: Reason = Reason.USER, detail: str = ""
+    ) -> SandboxRecord:
+        """A stopped sandbox keeps a compressed copy of its disk until it is started."""
+        return await self._move(
+            principal,
+            name,
+            SandboxState.ARCHIVED,
+            lambda p, r: p.archive(r),
+            action="archive",
             why=(reason, detail),
         )
 
@@ -153,10 +177,6 @@ class Sandboxes:
                     detail={"forced": force},
                 )
             return await self._finish_deleting(principal, sandbox)
-
-    async def usage(self, principal: Principal, name: str) -> Usage:
-        sandbox = await self.get(principal, name)
-        return await self._providers.get(sandbox.provider).usage(_ref(sandbox))
 
     async def refresh(self, principal: Principal, sandbox: SandboxRecord) -> SandboxRecord:
         """Look at what the provider sees, and write down what has become of the sandbox."""
@@ -276,12 +296,14 @@ def _ref(sandbox: SandboxRecord) -> Ref:
 def _check_verb(sandbox: SandboxRecord, target: SandboxState, action: str) -> None:
     """The state machine, and that paused ones are resumed while stopped ones are started."""
     transition(sandbox.name, sandbox.state, target)
-    starts_from = {"start": SandboxState.STOPPED, "resume": SandboxState.PAUSED}
-    expected = starts_from.get(action, sandbox.state)
-    if sandbox.state is not expected:
+    asleep = (SandboxState.STOPPED, SandboxState.ARCHIVED)
+    starts_from = {"start": asleep, "resume": (SandboxState.PAUSED,)}
+    expected = starts_from.get(action, (sandbox.state,))
+    if sandbox.state not in expected:
         other = "resume" if action == "start" else "start"
         raise Conflict(
-            f"sandbox {sandbox.name} is {sandbox.state}; {action} is for {expected} ones",
+            f"sandbox {sandbox.name} is {sandbox.state}; {action} is for "
+            f"{' and '.join(expected)} ones",
             remediation=f"use `paddock {other} {sandbox.name}`",
         )
 

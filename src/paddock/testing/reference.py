@@ -117,6 +117,9 @@ class ReferenceProvider:
                 record = await self._boot(record)
             return self._observation(record)
 
+    async def archive(self, ref: Ref) -> Observation:
+        self._cannot("archive", "archive")
+
     async def destroy(self, ref: Ref) -> None:
         record = self._records.read(ref.id)
         if record is None or ref.provider != self.name:

@@ -30,8 +30,8 @@ from paddock.ports.provider import (
     SandboxSpec,
     Usage,
 )
+from paddock.testing.archiving import ArchivingProvider
 from paddock.testing.records import Record, locked
-from paddock.testing.reference import ReferenceProvider
 
 IMAGE = "registry.example/simulated:1"
 
@@ -39,7 +39,7 @@ IMAGE = "registry.example/simulated:1"
 _CLOSED_NETWORK = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 
 
-class SimulatedProvider(ReferenceProvider):
+class SimulatedProvider(ArchivingProvider):
     """The reference provider with everything that can be had without a fence."""
 
     def __init__(self, place: Path, name: str = "simulated") -> None:
@@ -53,6 +53,7 @@ class SimulatedProvider(ReferenceProvider):
             isolation=Isolation.NONE,
             pause=PauseKind.MEMORY,
             stop=True,
+            archive=True,
             snapshot=True,
             fork=True,
             egress=os.geteuid() == 0,
@@ -88,6 +89,7 @@ class SimulatedProvider(ReferenceProvider):
                 if known.key == key:
                     self._check_same(known, ref, memory)
                     return known
+            self._check_on_disk(ref)
             record = self._running(ref) if memory else self._record(ref)
             return await self._take(record, key, memory=memory)
 
@@ -99,6 +101,7 @@ class SimulatedProvider(ReferenceProvider):
         shutil.rmtree(self._shots / ref.id, ignore_errors=True)
 
     async def fork(self, ref: Ref, key: str, spec: SandboxSpec) -> Observation:
+        self._check_on_disk(ref)
         async with locked(self._place / "locks", key):
             return await self._create(key, spec, self._record(ref).id)
 
@@ -116,7 +119,7 @@ class SimulatedProvider(ReferenceProvider):
         return Usage(
             cpu_seconds=sum(proc.cpu_seconds for proc in members),
             memory_bytes=sum(proc.memory_bytes for proc in members),
-            disk_bytes=_size(self._disk(record.id)),
+            disk_bytes=_size(self._disk(record.id)) + _size(self._packed(record.id).parent),
             pids=len(members),
         )
 

@@ -21,6 +21,7 @@ _ROWS: Mapping[str, str] = {
     "isolation": "isolation",
     "pause": "pause keeps",
     "stop": "stop and start",
+    "archive": "archive",
     "snapshot": "snapshot",
     "fork": "fork",
     "checkpoint": "memory to disk and back",

@@ -1,6 +1,7 @@
 """All checks there are, in the order in which a report is best read."""
 
 from paddock.testing.conformance import (
+    archiving,
     checkpointing,
     commands,
     creation,
@@ -32,6 +33,7 @@ CHECKS: tuple[Check, ...] = tuple(
         reattaching,
         runs,
         stopping,
+        archiving,
         pausing,
         snapshots,
         checkpointing,

@@ -44,6 +44,7 @@ async def its_capabilities_are_plain_and_coherent(subject: Subject) -> None:
         claimed.max_lifetime_s is None or claimed.expires_itself,
         "max_lifetime_s is set, but expires_itself is off",
     )
+    expect(not claimed.archive or claimed.stop, "archive is claimed without stop")
     expect(
         not claimed.checkpoint or claimed.snapshot,
         "checkpoint is claimed without snapshot",

@@ -261,3 +261,67 @@ else:
     print(os.strerror(ctypes.get_errno()))
 os.rmdir(place)
 """
+
+# Makes a tree of all kinds of files in argv[1]; with argv[2], a file of the template goes too.
+TREE_MADE = """
+import importlib.util, os, sys
+root, template = sys.argv[1:]
+os.makedirs(root + "/empty")
+os.makedirs(root + "/closed")
+for number in range(200):
+    with open(f"{root}/{number}", "w") as file:
+        file.write(f"line {number}\\n" * 4000)
+for name, mode in (("0", 0o640), ("1", 0o4755), ("2", 0o400), ("closed", 0o700), ("empty", 0o1777)):
+    os.chmod(f"{root}/{name}", mode)
+try:
+    os.lchown(root + "/3", 1234, 5678)
+except PermissionError:
+    pass
+try:
+    os.setxattr(root + "/4", "user.kept", bytes(range(256)))
+except OSError:
+    pass
+os.link(root + "/5", root + "/empty/hard")
+os.symlink("nowhere at all", root + "/soft")
+os.symlink("/absolute", root + "/far")
+os.utime(root + "/6", ns=(10**18, 10**18 + 123456789))
+with open(root + "/a name\\nof \\u00fc lines", "w") as file:
+    file.write("named")
+with open(root + "/sparse", "wb") as file:
+    file.truncate(1 << 30)
+    file.seek(700 << 20)
+    file.write(b"an island")
+if template:
+    os.unlink(importlib.util.find_spec("this").origin)
+"""
+
+# Lists what TREE_MADE has made in argv[1], with everything that a copy could lose.
+TREE_LISTED = """
+import hashlib, importlib.util, os, stat, sys
+def about(path):
+    found = os.lstat(path)
+    line = [repr(path), oct(found.st_mode), found.st_uid, found.st_gid, found.st_mtime_ns]
+    if stat.S_ISLNK(found.st_mode):
+        return [*line, os.readlink(path)]
+    try:
+        line += [(name, os.getxattr(path, name)) for name in sorted(os.listxattr(path))
+                 if name.startswith("user.")]
+    except OSError:
+        pass
+    if not stat.S_ISREG(found.st_mode):
+        return line
+    with open(path, "rb") as file:
+        file.seek(700 << 20 if found.st_size >> 30 else 0)
+        content = file.read(1 << 20)
+    is_sparse = found.st_blocks * 512 < found.st_size // 2
+    content = hashlib.sha256(content.rstrip(bytes(1))).hexdigest()
+    return [*line, found.st_nlink, found.st_size, is_sparse, content]
+paths = [sys.argv[1]]
+for place, directories, files in os.walk(sys.argv[1]):
+    paths += [os.path.join(place, name) for name in directories + files]
+for path in sorted(paths):
+    print(*about(path))
+same = os.stat(sys.argv[1] + "/5").st_ino == os.stat(sys.argv[1] + "/empty/hard").st_ino
+print("hard", same)
+print("template", importlib.util.find_spec("this") is not None)
+"""

@@ -26,6 +26,7 @@ ABLE = Capabilities(
     isolation=Isolation.CONTAINER,
     pause=PauseKind.MEMORY,
     stop=True,
+    archive=True,
     snapshot=True,
     fork=True,
     egress=True,
@@ -54,6 +55,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "resume": (REF,),
     "stop": (REF,),
     "start": (REF,),
+    "archive": (REF,),
     "destroy": (REF,),
     "renew": (REF, 1_700_000_100.0),
     "snapshot": (REF, "k"),
@@ -86,6 +88,7 @@ class ScriptedProvider:
         self.script: list[Exception | float] = []
         self.calls: list[str] = []
         self.cancelled = 0
+        self.seen = SEEN
 
     @property
     def capabilities(self) -> Capabilities:
@@ -112,7 +115,7 @@ class ScriptedProvider:
 
     async def observe(self, ref: Ref) -> Observation:
         await self._act("observe")
-        return SEEN
+        return self.seen
 
     async def find(self, labels: Mapping[str, str]) -> AsyncIterator[Observation]:
         yield SEEN
@@ -133,6 +136,10 @@ class ScriptedProvider:
 
     async def start(self, ref: Ref) -> Observation:
         await self._act("start")
+        return SEEN
+
+    async def archive(self, ref: Ref) -> Observation:
+        await self._act("archive")
         return SEEN
 
     async def destroy(self, ref: Ref) -> None:

@@ -1,11 +1,14 @@
 """Nothing hangs for ever."""
 
+from dataclasses import replace
+
 import pytest
 
 from paddock.adapters.providers.layers import Bound, Layered, Operation
 from paddock.domain.errors import NotFound, TimedOut
+from paddock.domain.sandbox import Resources, SandboxState
 
-from .scripted import CALLS, use
+from .scripted import CALLS, SEEN, use
 
 SOON = dict.fromkeys(Operation, 0.02)
 
@@ -32,6 +35,35 @@ async def test_only_the_overridden_deadline_changes(provider):
     await use(layered, "usage")
     with pytest.raises(TimedOut):
         await use(layered, "observe")
+
+
+@pytest.mark.parametrize(
+    ("operation", "state", "more"),
+    [
+        ("archive", SandboxState.STOPPED, True),
+        ("start", SandboxState.ARCHIVED, True),
+        ("start", SandboxState.STOPPED, False),
+        ("observe", SandboxState.ARCHIVED, False),
+    ],
+)
+async def test_a_larger_disk_has_more_time_to_be_packed_and_unpacked(
+    provider, operation, state, more
+):
+    provider.seen = replace(SEEN, state=state, resources=Resources(disk_mib=16))
+    bound = Bound(SOON, provider=provider)
+    provider.script = [0.0, 0.1] if operation != "observe" else [0.1]
+    layered = Layered(provider, bound)
+    if more:  # 16 MiB are good for more than a second
+        await use(layered, operation)
+    else:
+        with pytest.raises(TimedOut, match=r"within 0\.02 s"):
+            await use(layered, operation)
+
+
+@pytest.mark.parametrize("fault", [NotFound("gone"), 3600.0], ids=repr)
+async def test_a_size_that_cannot_be_learnt_is_no_reason_to_fail(provider, fault):
+    provider.script = [fault, 0.0]
+    await use(Layered(provider, Bound(SOON, provider=provider)), "archive")
 
 
 @pytest.mark.parametrize("error", [NotFound("no"), TimeoutError("the provider's own")], ids=repr)

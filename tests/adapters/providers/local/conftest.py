@@ -51,6 +51,7 @@ class Installation:
         assert not left.sandboxes
         assert not left.volumes
         assert not left.snapshots
+        assert not left.archives
         assert not left.cgroups
         assert not left.processes
         assert left.mounts <= {str(self.data_dir / "pool")}

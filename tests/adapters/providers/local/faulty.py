@@ -57,6 +57,12 @@ async def perform(provider: LocalProvider, operation: str, source: Ref | None) -
         case "stop":
             assert source is not None
             await provider.stop(source)
+        case "archive":
+            assert source is not None
+            await provider.archive(source)
+        case "unarchive":
+            assert source is not None
+            await provider.start(source)
 
 
 async def main(data_dir: str, operation: str, step: str) -> None:

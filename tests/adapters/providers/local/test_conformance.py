@@ -23,6 +23,7 @@ FENCED = Capabilities(
     isolation=Isolation.CONTAINER,
     pause=PauseKind.MEMORY,
     stop=True,
+    archive=True,
     snapshot=True,
     fork=True,
     egress=True,

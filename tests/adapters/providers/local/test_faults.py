@@ -82,6 +82,43 @@ async def test_dying_after_any_step_leaves_nothing_half_made(
     installation.assert_no_traces()
 
 
+@pytest.mark.parametrize("operation", ["archive", "unarchive"])
+async def test_dying_while_a_disk_is_packed_or_unpacked_leaves_one_whole_copy(
+    installation: Installation, operation: str
+) -> None:
+    async with installation.opened() as provider:
+        source = (await make_source(provider)).ref
+    names = set()
+    for step in range(100):
+        async with installation.opened() as provider:
+            await provider.stop(source)
+            if operation == "unarchive":
+                await provider.archive(source)
+        killed, name = await die_during(installation.data_dir, operation, step)
+        names.add(name)
+        async with installation.opened() as provider:
+            when, seen = f"killed after {name}", await provider.observe(source)
+            left = look(installation.data_dir)
+            is_archived = seen.state is SandboxState.ARCHIVED
+            assert left.archives == ({f"{source.id}.tar.zst"} if is_archived else set()), when
+            assert left.volumes == (set() if is_archived else {source.id}), when
+            assert not (killed and seen.state is SandboxState.RUNNING and operation == "archive")
+            assert not provider._life.records.read(source.id).owner, when
+            started = await provider.start(source)
+            assert look(installation.data_dir).archives == set(), when
+            async with Guest(await provider.guest(started.ref)) as guest:
+                result = await guest.exec(["cat", "/home/user/work.txt"], timeout=10)
+                assert result.stdout == b"precious", when
+        if not killed:
+            break
+    else:
+        pytest.fail("the operation never ended")
+    assert {f"{operation}.noted", f"{operation}.volume"} <= names
+    async with installation.opened() as provider:
+        await installation.empty(provider)
+    installation.assert_no_traces()
+
+
 async def assert_whole(provider: LocalProvider, operation: str, when: str) -> None:
     """Every sandbox that is listed is usable, and the source still has its work."""
     seen = [observation async for observation in provider.find({})]

@@ -248,6 +248,13 @@ class DockerProvider:
             await self._life.notes.remove(container.id)
             return container.observation(self.name, SandboxState.RUNNING)
 
+    async def archive(self, ref: Ref) -> Observation:
+        raise Unsupported(
+            "the docker provider does not support archive: an engine gives back no disk of a "
+            "container without giving up the container itself",
+            remediation="keep it stopped, or snapshot it and destroy it",
+        )
+
     async def destroy(self, ref: Ref) -> None:
         with contextlib.suppress(NotFound):
             identifier = self._id(ref)

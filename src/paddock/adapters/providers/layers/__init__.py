@@ -32,7 +32,7 @@ def standard_layers(provider: Provider, *, clock: Clock, observer: Observer) -> 
     innermost: each attempt has a deadline of its own, and one that hangs is ended, counted as
     timed out and tried again.
     """
-    bounded = Layered(provider, Bound())
+    bounded = Layered(provider, Bound(provider=provider))
     measured = Layered(bounded, Measure(observer, clock))
     retried = Layered(measured, Retry(clock))
     return Layered(retried, Guard(provider, clock))

@@ -20,6 +20,7 @@ FLAGS: Mapping[Operation, str] = {
     Operation.RESUME: "pause",
     Operation.STOP: "stop",
     Operation.START: "stop",
+    Operation.ARCHIVE: "archive",
     Operation.RENEW: "expires_itself",
     Operation.SNAPSHOT: "snapshot",
     Operation.SNAPSHOTS: "snapshot",

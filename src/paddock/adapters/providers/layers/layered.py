@@ -35,6 +35,7 @@ class Operation(StrEnum):
     RESUME = "resume"
     STOP = "stop"
     START = "start"
+    ARCHIVE = "archive"
     DESTROY = "destroy"
     RENEW = "renew"
     SNAPSHOT = "snapshot"
@@ -125,6 +126,9 @@ class Layered:
 
     async def start(self, ref: Ref) -> Observation:
         return await self._pass(Operation.START, self._inner.start, ref=ref)
+
+    async def archive(self, ref: Ref) -> Observation:
+        return await self._pass(Operation.ARCHIVE, self._inner.archive, ref=ref)
 
     async def destroy(self, ref: Ref) -> None:
         await self._pass(Operation.DESTROY, self._inner.destroy, ref=ref)

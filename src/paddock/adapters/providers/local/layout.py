@@ -93,3 +93,12 @@ class Layout:
         for private in (self.records, self.sandboxes, self.snapshots, self.keys):
             private.mkdir(exist_ok=True)
             private.chmod(0o700)
+
+
+def archives_of(layout: Layout) -> Path:
+    """Beside the pool: what is put away takes none of its room."""
+    return layout.data / "archives"
+
+
+def archive_of(layout: Layout, ref: str) -> Path:
+    return archives_of(layout) / f"{ref}.tar.zst"

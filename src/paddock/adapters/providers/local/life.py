@@ -16,7 +16,7 @@ from pathlib import Path
 from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.host.owner import Locks, Owner
 from paddock.adapters.providers.local import runtime
-from paddock.adapters.providers.local.layout import Layout
+from paddock.adapters.providers.local.layout import Layout, archive_of
 from paddock.adapters.providers.local.machine import Machines, guest_env
 from paddock.adapters.providers.local.network import OpenNetwork
 from paddock.adapters.providers.local.plan import Plan
@@ -24,7 +24,7 @@ from paddock.adapters.providers.local.quiet import quiet
 from paddock.adapters.providers.local.records import Keys, Records, SandboxRecord, boot_id
 from paddock.adapters.providers.local.storage import Storage
 from paddock.domain.egress import NetworkMode
-from paddock.domain.errors import LimitExceeded, NotFound, Unavailable
+from paddock.domain.errors import Conflict, LimitExceeded, NotFound, Unavailable
 from paddock.domain.ids import new_ulid
 from paddock.domain.reason import Reason
 from paddock.domain.sandbox import Resources, SandboxState, transition
@@ -90,7 +90,7 @@ class Life:
             await uncancelled(asyncio.to_thread(self.storage.create, volume, owner))
         elif plan.source:
             async with self.locks.hold(plan.source):
-                source = await self.current(plan.source)
+                source = check_on_disk(await self.current(plan.source))
                 async with quiet(source, self.machines.cgroup(source.ref)):
                     self.on_step("fork.frozen")
                     await uncancelled(asyncio.to_thread(self.storage.clone, plan.seed, volume))
@@ -186,6 +186,7 @@ class Life:
         await self.disconnect(record)
         await asyncio.to_thread(self.storage.delete, self.volume(record.ref))
         self.on_step("unmake.volume")
+        archive_of(self.layout, record.ref).unlink(missing_ok=True)
         if record.key:
             self.keys.release("sandbox", record.key, record.ref)
         self.on_step("unmake.key")
@@ -205,6 +206,9 @@ class Life:
         return await self.refresh(record)
 
     async def refresh(self, record: SandboxRecord) -> SandboxRecord:
+        if record.state is SandboxState.STOPPED and self.layout.bundle(record.ref).exists():
+            # A process died in the midst of a start: what it had begun to run ends.
+            return await self.power_off(record, record.reason or Reason.CRASHED, record.detail)
         if record.state not in (SandboxState.RUNNING, SandboxState.PAUSED):
             return record
         machine = record.machine
@@ -221,6 +225,15 @@ class Life:
 
     def become(self, record: SandboxRecord, target: SandboxState) -> SandboxRecord:
         return self.records.change(record, state=transition(record.ref, record.state, target))
+
+
+def check_on_disk(record: SandboxRecord) -> SandboxRecord:
+    """The record, unless there is no disk that could be copied or booted from."""
+    if record.state is not SandboxState.ARCHIVED:
+        return record
+    raise Conflict(
+        f"sandbox {record.ref} is archived: its disk is packed up", remediation="start it first"
+    )
 
 
 def not_found(ref: str) -> NotFound:

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.adapters.providers.local.bundle import IdMap
+from paddock.domain.errors import InvalidRequest, Unsupported
 from paddock.domain.sandbox import Resources
+from paddock.ports.provider import SandboxSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,22 @@ class Plan:
     @property
     def poolable(self) -> bool:
         return self.seed is None
+
+
+def check_source(spec: SandboxSpec) -> None:
+    if bool(spec.template) == (spec.snapshot is not None):
+        raise InvalidRequest(
+            "a sandbox starts from a template or from a snapshot, not from both or neither",
+            remediation="give exactly one of template and snapshot",
+        )
+
+
+def check_network(engine: str) -> None:
+    if engine == "runsc":
+        raise Unsupported(
+            "a gVisor sandbox has a network of its own that no cable of the host leads to",
+            remediation="use the runtime crun where an open network is needed",
+        )
 
 
 def host_resources(pool: Path) -> Resources:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from paddock.adapters.providers.fingerprint import fingerprint
 from paddock.adapters.providers.finishing import uncancelled
-from paddock.adapters.providers.local import checkpoint, checks, reconcile
+from paddock.adapters.providers.local import checkpoint, checks, packing, reconcile
+from paddock.adapters.providers.local.archives import Archives
 from paddock.adapters.providers.local.config import LocalConfig
-from paddock.adapters.providers.local.life import Life, not_found
+from paddock.adapters.providers.local.life import Life, check_on_disk, not_found
 from paddock.adapters.providers.local.opening import Parts, open_parts
-from paddock.adapters.providers.local.plan import Plan, host_resources
+from paddock.adapters.providers.local.plan import Plan, check_network, check_source, host_resources
 from paddock.adapters.providers.local.records import SandboxRecord
 from paddock.adapters.providers.local.setup import run_setup
 from paddock.adapters.providers.local.snapshots import Snapshots
@@ -19,7 +20,7 @@ from paddock.adapters.providers.local.templates import TemplateStore
 from paddock.adapters.providers.local.warm import WarmSandboxes
 from paddock.adapters.providers.local.watch import watch_disks
 from paddock.domain.egress import OPEN, EgressPolicy, NetworkMode
-from paddock.domain.errors import Broken, Conflict, InvalidRequest, NotFound, Unsupported
+from paddock.domain.errors import Broken, Conflict, NotFound, Unsupported
 from paddock.domain.guest import GuestAddress
 from paddock.domain.ids import is_ulid
 from paddock.domain.reason import Reason
@@ -39,11 +40,11 @@ from paddock.ports.provider import (
 
 Progress = Callable[[str, float | None], None]
 
-
 GVISOR = Capabilities(
     isolation=Isolation.USER_KERNEL,
     pause=PauseKind.MEMORY,
     stop=True,
+    archive=True,
     snapshot=True,
     fork=True,
     any_image=True,
@@ -70,6 +71,7 @@ class LocalProvider:
         isolation=Isolation.CONTAINER,
         pause=PauseKind.MEMORY,
         stop=True,
+        archive=True,
         snapshot=True,
         fork=True,
         egress=True,
@@ -88,6 +90,8 @@ class LocalProvider:
         self._progress = progress
         self._watch: asyncio.Task[None] | None = None
         self._snapshots = Snapshots(self._life, self.name)
+        self._archives = Archives(self._life)
+        self._can_archive = packing.available()
         self._warm = WarmSandboxes(self._life)
 
     @classmethod
@@ -117,10 +121,9 @@ class LocalProvider:
 
     @property
     def capabilities(self) -> Capabilities:
+        able = GVISOR if self._config.runtime == "runsc" else self.CAPABILITIES
         enforced = self._parts.storage.enforces_disk_limit
-        if self._config.runtime == "runsc":
-            return replace(GVISOR, disk_limit=enforced)
-        return replace(self.CAPABILITIES, disk_limit=enforced)
+        return replace(able, disk_limit=enforced, archive=self._can_archive)
 
     @property
     def templates(self) -> TemplateStore:
@@ -132,11 +135,11 @@ class LocalProvider:
     async def create(self, key: str, spec: SandboxSpec) -> Observation:
         if (existing := await self._existing(key, spec)) is not None:
             return existing
-        self._check_source(spec)
+        check_source(spec)
         resources = self._resources(spec)
         plan = await self._plan(spec)
         if spec.egress.mode is NetworkMode.OPEN:
-            self._check_network(plan.runtime)
+            check_network(plan.runtime)
         draft = self._draft(plan, key, spec, resources)
         if plan.poolable and (waiting := self._warm.take(plan)) is not None:
             if (claimed := await self._warm.claim(waiting, draft, plan)) is not None:
@@ -199,13 +202,6 @@ class LocalProvider:
         resources = spec.resources.fitted(host)
         resources.check_within(host)
         return resources
-
-    def _check_source(self, spec: SandboxSpec) -> None:
-        if bool(spec.template) == (spec.snapshot is not None):
-            raise InvalidRequest(
-                "a sandbox starts from a template or from a snapshot, not from both or neither",
-                remediation="give exactly one of template and snapshot",
-            )
 
     async def _plan(self, spec: SandboxSpec) -> Plan:
         if spec.snapshot is not None:
@@ -273,7 +269,7 @@ class LocalProvider:
     async def stop(self, ref: Ref, reason: Reason = Reason.USER) -> Observation:
         async with self._life.held(self._id(ref)) as record:
             if record.state is not SandboxState.STOPPED:
-                self._becoming(record, SandboxState.STOPPED)
+                self._becoming(check_on_disk(record), SandboxState.STOPPED)
                 if record.state is SandboxState.RUNNING:
                     await self._life.ask_to_finish(record)
                 record = await uncancelled(self._life.power_off(record, reason))
@@ -281,17 +277,27 @@ class LocalProvider:
 
     async def start(self, ref: Ref) -> Observation:
         async with self._life.held(self._id(ref)) as record:
-            if record.state is SandboxState.RUNNING:
-                return record.observation(self.name)
-            self._becoming(record, SandboxState.RUNNING)
-            if record.state is SandboxState.PAUSED:
-                raise Conflict(f"sandbox {ref.id} is paused", remediation="resume it instead")
-            try:
-                record = await self._life.power_on(record)
-            except BaseException:
-                await uncancelled(self._life.power_off(record, Reason.CRASHED, "did not start"))
-                raise
+            if record.state is not SandboxState.RUNNING:
+                record = await self._start(record)
             return record.observation(self.name)
+
+    async def _start(self, record: SandboxRecord) -> SandboxRecord:
+        self._becoming(record, SandboxState.RUNNING)
+        if record.state is SandboxState.PAUSED:
+            raise Conflict(f"sandbox {record.ref} is paused", remediation="resume it instead")
+        if record.state is SandboxState.ARCHIVED:
+            record = await self._archives.bring_back(record)
+        try:
+            return await self._life.power_on(record)
+        except BaseException:
+            await uncancelled(self._life.power_off(record, Reason.CRASHED, "did not start"))
+            raise
+
+    async def archive(self, ref: Ref) -> Observation:
+        if not self._can_archive:
+            raise packing.refusal()
+        async with self._life.held(self._id(ref)) as record:
+            return (await self._archives.put_away(record)).observation(self.name)
 
     def _becoming(self, record: SandboxRecord, target: SandboxState) -> SandboxRecord:
         return replace(record, state=transition(record.ref, record.state, target))
@@ -328,6 +334,7 @@ class LocalProvider:
             return existing
         resources = self._resources(spec)
         async with self._life.held(self._id(ref)) as source:
+            check_on_disk(source)
             plan = self._parts.plan_fork(source, self._life.volume(source.ref), spec)
         return await self._make_new(self._draft(plan, key, spec, resources), plan, spec)
 
@@ -351,16 +358,9 @@ class LocalProvider:
         init = record.machine.init
         return Endpoint(port=port, netns_pid=init.pid, netns_started=init.started)
 
-    def _check_network(self, engine: str) -> None:
-        if engine == "runsc":
-            raise Unsupported(
-                "a gVisor sandbox has a network of its own that no cable of the host leads to",
-                remediation="use the runtime crun where an open network is needed",
-            )
-
     async def set_egress(self, ref: Ref, policy: EgressPolicy) -> None:
         async with self._life.held(self._id(ref)) as record:
-            self._check_network(record.runtime)
+            check_network(record.runtime)
             record = self._life.records.change(record, egress=policy)
             if record.machine is None:
                 return
@@ -372,7 +372,7 @@ class LocalProvider:
     async def usage(self, ref: Ref) -> Usage:
         await self.observe(ref)
         cgroup = self._life.machines.cgroup(ref.id)
-        disk = await asyncio.to_thread(self._life.storage.usage, self._life.volume(ref.id))
+        disk = await asyncio.to_thread(self._archives.disk_bytes, ref.id)
         return Usage(
             cpu_seconds=cgroup.cpu_seconds(),
             memory_bytes=cgroup.memory_bytes(),

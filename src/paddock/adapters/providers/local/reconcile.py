@@ -13,6 +13,8 @@ from pathlib import Path
 from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.host.owner import coming_or_going
 from paddock.adapters.providers.local import runtime
+from paddock.adapters.providers.local.archives import Archives
+from paddock.adapters.providers.local.layout import archive_of
 from paddock.adapters.providers.local.life import Life
 from paddock.adapters.providers.local.records import SandboxRecord, SnapshotRecord
 from paddock.domain.errors import PaddockError
@@ -29,9 +31,10 @@ async def reconcile(life: Life) -> None:
             await _settle(life, record.ref)
     await _sweep_records(life)
     for snapshot in list(life.records.snapshots()):
-        await _settle_snapshot(life, snapshot)
+        await settle_snapshot(life, snapshot)
     await _sweep_machines(life)
     await _sweep_volumes(life)
+    await asyncio.to_thread(Archives(life).sweep)
     _sweep_keys(life)
     await _sweep_network(life)
     await asyncio.to_thread(life.storage.sweep)
@@ -57,7 +60,10 @@ async def _settle_held(life: Life, record: SandboxRecord) -> None:
     if unfinished or record.pooled:
         await uncancelled(life.unmake(record))
         return
-    await life.refresh(record)
+    record = await life.refresh(record)
+    await Archives(life).settle(record)
+    if record.owner:
+        life.records.change(record, owner="")  # it died while it packed or unpacked
 
 
 async def _sweep_records(life: Life) -> None:
@@ -72,12 +78,13 @@ async def remove_unread(life: Life, ref: str) -> None:
     """Whatever there is of a sandbox whose record cannot be read; the lock is held."""
     await life.machines.sweep(ref)
     await asyncio.to_thread(life.storage.delete, life.volume(ref))
+    archive_of(life.layout, ref).unlink(missing_ok=True)
     life.records.remove(ref)
     _sweep_keys(life)
     await _sweep_network(life)
 
 
-async def _settle_snapshot(life: Life, snapshot: SnapshotRecord) -> None:
+async def settle_snapshot(life: Life, snapshot: SnapshotRecord) -> None:
     if snapshot.ready or life.owner.is_alive(snapshot.owner):
         return
     # Nobody writes it any more, so what is on disk now is final; it may have been finished since.

@@ -45,6 +45,16 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
+class Archived:
+    """How large a disk was that is an archive now."""
+
+    unpacked_bytes: int
+    """What its files take, each for itself."""
+    counted_bytes: int
+    """What counted against its limit: less, where a fork shares blocks with its source."""
+
+
+@dataclass(frozen=True, slots=True)
 class SandboxRecord:
     """Everything the provider knows of one sandbox."""
 
@@ -75,6 +85,10 @@ class SandboxRecord:
     machine: Machine | None = None
     network: int | None = None
     """The number of its address in the open network."""
+    archive: Archived | None = None
+    """Set while it is archived."""
+    granted_bytes: int = 0
+    """What counts against its disk limit only since it was unpacked, and is added to it."""
 
     @property
     def pooled(self) -> bool:
@@ -241,6 +255,17 @@ class Keys:
         for path in self._directory.iterdir():
             with contextlib.suppress(FileNotFoundError):
                 yield path, path.name.partition("-")[0], os.readlink(path)  # noqa: PTH115
+
+
+def persist(path: Path) -> None:
+    """A file and its name are on the disk: before another copy of what it holds is deleted."""
+    for place, flags in ((path, os.O_RDONLY), (path.parent, os.O_RDONLY | os.O_DIRECTORY)):
+        with explained(path):
+            descriptor = os.open(place, flags | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
 
 def _write_atomically(path: Path, content: bytes) -> None:

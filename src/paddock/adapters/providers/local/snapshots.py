@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paddock.adapters.providers.finishing import uncancelled
-from paddock.adapters.providers.local.life import Life
+from paddock.adapters.providers.local.life import Life, check_on_disk
 from paddock.adapters.providers.local.quiet import quiet
 from paddock.adapters.providers.local.records import SandboxRecord, SnapshotRecord
 from paddock.domain.errors import Broken, Conflict, NotFound
@@ -31,6 +31,7 @@ class Snapshots:
         async with self.life.held(ref) as record:
             if (known := self._known(key, ref)) is not None:
                 return known
+            check_on_disk(record)
             await self._forget_abandoned(key)
             draft = self._draft(record, key)
             self.life.records.write_snapshot(draft)

@@ -75,7 +75,7 @@ async def delete(
 
 @router.post("/{sandbox}/start")
 async def start(given: Given, who: Who, sandbox: str) -> SandboxShape:
-    """Boot a stopped one: same disk, environment and supervised processes."""
+    """Boot a stopped or archived one: same disk, environment and supervised processes."""
     return show(await given.sandboxes.start(who, sandbox))
 
 
@@ -83,6 +83,12 @@ async def start(given: Given, who: Who, sandbox: str) -> SandboxShape:
 async def stop(given: Given, who: Who, sandbox: str) -> SandboxShape:
     """End its processes and keep its disk."""
     return show(await given.sandboxes.stop(who, sandbox))
+
+
+@router.post("/{sandbox}/archive")
+async def archive(given: Given, who: Who, sandbox: str) -> SandboxShape:
+    """Keep the disk of a stopped one as a compressed copy. It takes time by the disk's size."""
+    return show(await given.sandboxes.archive(who, sandbox))
 
 
 @router.post("/{sandbox}/pause")
