@@ -11,6 +11,7 @@ import pytest
 from paddock.adapters.providers.host import netns
 from paddock.adapters.providers.host.processes import Process
 from paddock.adapters.providers.local import host_layer
+from paddock.adapters.providers.local.reconcile import settle_snapshot
 from paddock.domain.egress import OPEN
 from paddock.domain.reason import Reason
 from paddock.domain.sandbox import Resources, SandboxState
@@ -254,3 +255,16 @@ async def test_a_template_that_was_deleted_is_no_longer_mounted_anywhere(
         again = await provider.create("again", TINY)
         async with Guest(await provider.guest(again.ref)) as guest:
             assert (await guest.exec(["true"])).exit_code == 0
+
+
+async def test_a_snapshot_that_was_finished_since_it_was_listed_is_kept(
+    installation: Installation,
+) -> None:
+    async with installation.opened() as provider:
+        seen = await provider.create("k", SandboxSpec(template="tiny"))
+        taken = await provider.snapshot(seen.ref, "s")
+        record = provider._life.records.read_snapshot(taken.ref.id)
+        assert record is not None
+        await settle_snapshot(provider._life, replace(record, ready=False, owner="gone"))
+        assert [found.ref async for found in provider.snapshots()] == [taken.ref]
+        await provider.delete_snapshot(taken.ref)
