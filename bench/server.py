@@ -18,6 +18,7 @@ from typing import Any
 import aiohttp
 
 from bench import docker, rows
+from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.layout import Layout
 from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.adapters.providers.local.storage import unmount_pool
@@ -29,8 +30,6 @@ from paddock.domain.records import SandboxRecord
 from paddock.domain.sandbox import SandboxState
 from paddock.domain.team import Team
 from paddock.ports.store import Page, SandboxFilter
-from paddock.settings import Settings
-from paddock.wiring import local_in
 
 REPOSITORY = Path(__file__).parents[1]
 _WARM = 100
@@ -75,7 +74,7 @@ class Api:
 
 async def until_warm(data: Path, count: int) -> None:
     """The pool is the server's own business; the sockets of its guests say when it is full."""
-    layout = Layout.of(data, local_in(Settings().local, data).run_root)
+    layout = Layout.of(data, LocalConfig().run_root)
     async with asyncio.timeout(180):
         while len(list((layout.run / "guests").glob("*.sock"))) < count:
             await asyncio.sleep(0.2)
@@ -119,7 +118,7 @@ async def server(warm: int) -> AsyncIterator[tuple[Api, Path]]:
 
 
 async def _remove(data: Path) -> None:
-    provider = await LocalProvider.open(local_in(Settings().local, data))
+    provider = await LocalProvider.open(LocalConfig(data_dir=data))
     try:
         async for found in provider.find({}):
             await provider.destroy(found.ref)

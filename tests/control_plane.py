@@ -17,7 +17,8 @@ from paddock.services.making import INSTALLATION_LABEL
 from paddock.services.providers import Providers
 from paddock.settings import Settings
 from paddock.testing.reference import ReferenceProvider
-from paddock.wiring.server import TOKEN_FILE, Rounds, assembled, listening
+from paddock.wiring.listening import listening
+from paddock.wiring.server import TOKEN_FILE, Rounds, assembled
 
 
 @dataclass
@@ -121,7 +122,7 @@ async def running(
     try:
         async with (
             assembled(settings, providers, auth=auth) as made,
-            listening(settings, made) as url,
+            listening(settings.server, made.services) as url,
             aiohttp.ClientSession() as session,
         ):
             token = (data / TOKEN_FILE).read_text().strip()

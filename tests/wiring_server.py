@@ -13,10 +13,9 @@ from pathlib import Path
 
 import aiohttp
 
+from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.adapters.providers.local.storage import unmount_pool
-from paddock.settings import Settings
-from paddock.wiring import local_in
 from tests.control_plane import Client
 from tests.engines import CACHE
 
@@ -100,7 +99,7 @@ async def server() -> AsyncIterator[Server]:
 
 
 async def _remove_sandboxes(data: Path) -> None:
-    provider = await LocalProvider.open(local_in(Settings().local, data))
+    provider = await LocalProvider.open(LocalConfig(data_dir=data))
     try:
         async for found in provider.find({}):
             await provider.destroy(found.ref)
@@ -110,7 +109,7 @@ async def _remove_sandboxes(data: Path) -> None:
 
 async def provider_refs(data: Path) -> set[str]:
     """What the provider really has, whatever the control plane believes."""
-    provider = await LocalProvider.open(local_in(Settings().local, data))
+    provider = await LocalProvider.open(LocalConfig(data_dir=data))
     try:
         return {found.ref.id async for found in provider.find({})}
     finally:

@@ -68,8 +68,8 @@ def test_always_on_and_working_ones_are_respected_until_it_gets_worse():
 
 
 def test_admission_counts_what_is_promised_already_and_says_what_it_measured():
-    admit(Memory(10_000, 2000), reserved_mib=1200)
+    admit(Memory(10_000, 2000), 1200, 800)
     with pytest.raises(Unavailable, match="799 MiB of memory are left") as refused:
-        admit(Memory(10_000, 2000), reserved_mib=1201)
+        admit(Memory(10_000, 2000), 1201, 800)
     assert refused.value.retryable
     assert refused.value.retry_after_s == 30

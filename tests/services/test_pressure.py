@@ -65,3 +65,17 @@ def test_what_is_promised_to_others_is_not_there_for_one_more():
             raise AssertionError("let in")
     with admission.reserved():
         pass
+
+
+@pytest.mark.proves("L10")
+async def test_a_create_is_refused_with_the_figure_when_the_host_is_full(plane):
+    admission = plane.services.sandboxes._making._admission
+    measured = admission._memory
+    admission._memory = lambda: Memory(10_000, 50)
+    try:
+        refused = await plane.admin.post("/v1/sandboxes", {"template": "plain"})
+    finally:
+        admission._memory = measured
+    assert (refused.status, refused.headers["retry-after"]) == (503, "30")
+    assert "50 MiB of memory are left" in refused.error["message"]
+    assert (await plane.admin.post("/v1/sandboxes", {"template": "plain"})).status == 201

@@ -7,7 +7,8 @@ from enum import IntEnum
 from paddock.domain.errors import Unavailable
 
 HYSTERESIS_PERCENT = 2.0
-RESERVATION_MIB = 800
+RESERVATION_MIB = 128
+"""What a sandbox is promised while it is being made: many times what an idle one takes."""
 RETRY_AFTER_S = 30
 
 

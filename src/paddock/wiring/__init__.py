@@ -1,6 +1,5 @@
 """Composition root: the only module that knows adapters and interfaces together."""
 
-import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -9,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from paddock import telemetry
-from paddock.adapters.providers.local.config import LocalConfig
 from paddock.interfaces.cli import toolbox as cli
 from paddock.interfaces.cli.toolbox import (
     Opened,
@@ -47,16 +45,9 @@ async def _serve(
     given = {name: value for name, value in wished.items() if value is not None}
     settings = replace(settings, server=replace(settings.server, **given))
     if wish.data_dir is not None:
-        settings = replace(settings, local=local_in(settings.local, wish.data_dir))
+        local = replace(settings.local, data_dir=wish.data_dir.absolute())
+        settings = replace(settings, local=local)
     await serve(settings, auth=wish.auth, progress=progress, ready=ready)
-
-
-def local_in(config: LocalConfig, data_dir: Path) -> LocalConfig:
-    """The local provider in a data directory of its own, apart from others on the same host."""
-    place = data_dir.absolute()
-    mark = hashlib.sha256(str(place).encode()).hexdigest()[:8]
-    run_root = config.run_root.with_name(f"{config.run_root.name}-{mark}")
-    return replace(config, data_dir=place, run_root=run_root)
 
 
 @asynccontextmanager

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import secrets
-import socket
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -11,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from paddock import telemetry
 from paddock.adapters.host_memory import host_memory
 from paddock.adapters.providers.dialing import dial
 from paddock.adapters.providers.layers import Layered, Measure
@@ -19,21 +17,20 @@ from paddock.adapters.store.store import open_store
 from paddock.adapters.vault import VARIABLE, KeyVault
 from paddock.domain.errors import InvalidRequest, PaddockError, Unavailable
 from paddock.domain.ids import new_id
+from paddock.domain.pressure import RESERVATION_MIB
 from paddock.domain.team import Principal
 from paddock.interfaces.api.context import Services
 from paddock.interfaces.api.hot import Changeable, hot
 from paddock.interfaces.api.limits import RateLimit
 from paddock.interfaces.api.metrics import Metrics, count_states
-from paddock.interfaces.api.serving import serving
 from paddock.interfaces.cli.toolbox import Progress
-from paddock.interfaces.preview import Front, FrontConfig
-from paddock.interfaces.preview.door import Door
 from paddock.ports.clock import SystemClock
 from paddock.ports.provider import Provider
 from paddock.ports.store import Page, Store, Transaction
 from paddock.ports.vault import Vault
 from paddock.services.access import Access
 from paddock.services.activity import Activity
+from paddock.services.admission import Admission
 from paddock.services.archives import Archives
 from paddock.services.changes import Changes
 from paddock.services.commands import Commands
@@ -60,6 +57,7 @@ from paddock.services.templates import Kept, Templates, Told
 from paddock.services.terminals import Terminals
 from paddock.settings import ServerConfig, Settings, keys, variable
 from paddock.wiring import providers as opening
+from paddock.wiring.listening import listening
 
 _ON_THIS_HOST = frozenset({"local", "docker", "reference"})
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -97,7 +95,7 @@ async def serve(
     async with (
         _providers(settings, progress) as providers,
         assembled(settings, providers, auth=auth) as plane,
-        listening(settings, plane) as url,
+        listening(settings.server, plane.services) as url,
     ):
         ready(url)
         async with asyncio.TaskGroup() as group:
@@ -105,36 +103,6 @@ async def serve(
             group.create_task(plane.rounds.reconciler.run(), name="reconciler")
             group.create_task(plane.rounds.pressure.run(), name="pressure")
             group.create_task(plane.rounds.housekeeping.run(), name="housekeeping")
-
-
-@asynccontextmanager
-async def listening(settings: Settings, plane: "Plane") -> AsyncIterator[str]:
-    """The public address: the front there, and the API behind it on a socket of its own."""
-    await plane.rounds.reconciler.look()
-    config = settings.server
-    async with AsyncExitStack() as stack:
-        place = stack.enter_context(tempfile.TemporaryDirectory(prefix="paddock-"))
-        inner = Path(place) / "api.sock"
-        await stack.enter_async_context(serving(plane.services, inner, telemetry.observe_request))
-
-        async def api() -> socket.socket:
-            connection = socket.socket(socket.AF_UNIX)
-            connection.setblocking(False)
-            await asyncio.get_running_loop().sock_connect(connection, str(inner))
-            return connection
-
-        door = Door(plane.services.previews, config.preview_domain, api)
-        limits = FrontConfig(trusted_proxies=config.trusted_proxies, public_url=config.public_url)
-        front = await stack.enter_async_context(Front(door, limits))
-        try:
-            host, port = await front.listen(config.host, config.port)
-        except OSError as error:
-            raise Unavailable(
-                f"cannot listen on {config.host}:{config.port}: {error.strerror}",
-                remediation="is it running already? choose another with --port",
-            ) from error
-        shown = f"[{host}]" if ":" in host else host
-        yield f"http://{shown}:{port}"
 
 
 @asynccontextmanager
@@ -175,6 +143,7 @@ async def assembled(
         )
         stack.push_async_callback(services.previews.aclose)
         stack.push_async_callback(services.templates.aclose)
+        await rounds.reconciler.look()
         yield Plane(services, rounds)
 
 
@@ -198,7 +167,14 @@ class _Parts:
         self.recall = Recall(store, clock)
         self.changes = Changes(store, clock, self.recall)
         self.guests = Guests(providers)
-        self.making = Making(store, self.changes, providers, clock=clock, installation=installation)
+        self.making = Making(
+            store,
+            self.changes,
+            providers,
+            clock=clock,
+            installation=installation,
+            admission=Admission(host_memory, RESERVATION_MIB),
+        )
         self.sandboxes = Sandboxes(
             store,
             clock,

@@ -1,0 +1,58 @@
+"""The one public port: previews and the API behind the same front."""
+
+import asyncio
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+
+from paddock import telemetry
+from paddock.domain.errors import Unavailable
+from paddock.interfaces.api.context import Services
+from paddock.interfaces.api.serving import serving
+from paddock.interfaces.preview import Front, FrontConfig
+from paddock.interfaces.preview.door import Door
+from paddock.settings import ServerConfig
+
+_LONGEST_SOCKET_PATH = 107
+
+
+@asynccontextmanager
+async def listening(config: ServerConfig, services: Services) -> AsyncIterator[str]:
+    """The public address: the front there, and the API behind it on a socket of its own."""
+    async with AsyncExitStack() as stack:
+        inner = stack.enter_context(_inner_socket(config.data_dir))
+        await stack.enter_async_context(serving(services, inner, telemetry.observe_request))
+
+        async def api() -> socket.socket:
+            connection = socket.socket(socket.AF_UNIX)
+            connection.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(connection, str(inner))
+            return connection
+
+        door = Door(services.previews, config.preview_domain, api)
+        limits = FrontConfig(trusted_proxies=config.trusted_proxies, public_url=config.public_url)
+        front = await stack.enter_async_context(Front(door, limits))
+        try:
+            host, port = await front.listen(config.host, config.port)
+        except OSError as error:
+            raise Unavailable(
+                f"cannot listen on {config.host}:{config.port}: {error.strerror}",
+                remediation="is it running already? choose another with --port",
+            ) from error
+        shown = f"[{host}]" if ":" in host else host
+        yield f"http://{shown}:{port}"
+
+
+@contextmanager
+def _inner_socket(data: Path) -> Iterator[Path]:
+    """In the data directory, where a start after a crash finds and replaces it."""
+    place = data.absolute() / "api.sock"
+    if len(bytes(place)) <= _LONGEST_SOCKET_PATH:
+        place.unlink(missing_ok=True)
+        yield place
+        place.unlink(missing_ok=True)
+        return
+    with tempfile.TemporaryDirectory(prefix="paddock-") as short:
+        yield Path(short) / "api.sock"
