@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from paddock.domain.errors import Unavailable
 from paddock.testing.reference import ReferenceProvider
 from tests.control_plane import disposable
@@ -31,6 +33,7 @@ async def test_providers_tell_how_they_are(plane):
     assert {finding["name"] for finding in provider["findings"]} == {"python", "isolation"}
 
 
+@pytest.mark.proves("I4")
 async def test_a_provider_that_is_away_makes_the_server_unready_and_is_asked_now_and_then():
     made = []
 
@@ -55,6 +58,7 @@ async def test_a_provider_that_is_away_makes_the_server_unready_and_is_asked_now
         assert (shown["usable"], shown["last_error"]["message"]) == (True, "nobody is at home")
 
 
+@pytest.mark.proves("I5")
 async def test_the_series_tell_of_requests_calls_sandboxes_events_and_lag(plane, box):
     await plane.admin.get("/v1/sandboxes/no-such-thing")
     series = (await plane.admin.get("/metrics")).body.decode()

@@ -47,7 +47,7 @@ async def test_the_document_is_the_one_that_was_checked_in(plane):
     assert served == json.loads(CHECKED_IN.read_text()), "run make docs"
 
 
-@pytest.mark.proves("Q1")
+@pytest.mark.proves("Q1", "Q3")
 @pytest.mark.timeout(180)
 async def test_whatever_is_sent_the_answer_is_documented(plane):
     stopped = (await plane.admin.post("/v1/sandboxes", {"template": "plain"})).body

@@ -19,6 +19,7 @@ async def patch(client, **body):
     return await client.call("PATCH", "/v1/settings", body)
 
 
+@pytest.mark.proves("G1")
 async def test_everything_in_effect_is_shown_with_its_source():
     settings = Settings(server=replace(Settings().server, requests_burst=77.0))
     settings = replace(settings, docker=replace(settings.docker))
@@ -49,6 +50,7 @@ def place():
         yield Path(made)
 
 
+@pytest.mark.proves("G2")
 async def test_what_is_changed_takes_effect_at_once_is_audited_and_outlives_a_restart(place):
     async with running(place) as plane:
         values = {"lifetime.idle_timeout_s": 60, "server.reap_every_s": 1.5, "log.level": "error"}
