@@ -5,6 +5,9 @@ import asyncio
 import pytest
 
 from paddock.adapters.providers.local.provider import LocalProvider
+from paddock.domain.ids import new_id
+from paddock.domain.records import SnapshotRecord
+from paddock.ports.provider import Ref
 from paddock.wiring.providers import layered
 from tests.control_plane import disposable
 from tests.engines import local_config
@@ -218,3 +221,24 @@ async def test_a_program_that_computes_keeps_its_sandbox_awake_and_one_that_wait
     assert states == ["running", "stopped"]
     for box in boxes:
         await plane.admin.delete(f"/v1/sandboxes/{box['id']}")
+
+
+@pytest.mark.proves("N1")
+async def test_a_snapshot_that_a_crash_interrupted_is_noted_or_given_up(plane, box):
+    services = plane.services
+    store, snapshots = services.store, services.snapshots
+    sandbox = await store.read(lambda tx: tx.sandboxes.get("", box["id"]))
+    begun = [
+        SnapshotRecord(new_id("snp"), sandbox.team_id, name, sandbox.provider, 1.0, "", box["id"])
+        for name in ("was-taken", "was-not")
+    ]
+    for record in begun:
+        await store.write(lambda tx, record=record: tx.snapshots.add(record))
+    provider = services.providers.get(sandbox.provider)
+    await provider.snapshot(Ref(sandbox.provider, sandbox.ref), begun[0].id)
+    await snapshots.settle()
+    assert (await plane.admin.get("/v1/snapshots/was-taken")).status == 200
+    assert (await plane.admin.get("/v1/snapshots/was-not")).status == 404
+    listed = await plane.admin.get(f"/v1/snapshots?sandbox={box['id']}")
+    assert [item["name"] for item in listed["items"]] == ["was-taken"]
+    assert (await plane.admin.delete("/v1/snapshots/was-taken")).status == 204

@@ -1,11 +1,13 @@
 """Snapshots of a team's sandboxes: taken, listed, restored, let go."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from paddock.domain import names
 from paddock.domain.audit import AuditEntry
-from paddock.domain.errors import Conflict, NotFound
+from paddock.domain.errors import Conflict, NotFound, PaddockError
 from paddock.domain.event import Event, EventKind
 from paddock.domain.ids import new_id, new_ulid
 from paddock.domain.records import (
@@ -16,17 +18,18 @@ from paddock.domain.records import (
     moved,
 )
 from paddock.domain.sandbox import SandboxState
-from paddock.domain.snapshot import SnapshotRef
+from paddock.domain.snapshot import Snapshot, SnapshotRef
 from paddock.domain.team import Principal, Scope
 from paddock.ports.clock import Clock
 from paddock.ports.provider import Ref
-from paddock.ports.store import Page, Store, Transaction
+from paddock.ports.store import ANY_TEAM, Page, Store, Transaction
 from paddock.services.changes import Changes
 from paddock.services.guests import Guests
 from paddock.services.making import Making
 from paddock.services.providers import Providers
 from paddock.services.system import system
 
+_log = logging.getLogger(__name__)
 AUTOMATIC_KEPT_S = 7 * 86400.0
 _CAN_BE_TAKEN = (SandboxState.RUNNING, SandboxState.PAUSED, SandboxState.STOPPED)
 
@@ -132,15 +135,43 @@ class Snapshots:
         except BaseException:
             await self._store.write(lambda tx: _undo(tx, record))
             raise
+        return await self._noted(principal, record, taken)
+
+    async def _noted(
+        self, principal: Principal, record: SnapshotRecord, taken: Snapshot
+    ) -> SnapshotRecord:
         done = replace(record, ref=taken.ref.id, size_bytes=taken.size_bytes)
 
         def write(tx: Transaction) -> SnapshotRecord:
             tx.snapshots.replace(done)
-            data = {"name": done.name, "sandbox": sandbox.id, "automatic": done.automatic}
+            data = {"name": done.name, "sandbox": done.sandbox_id, "automatic": done.automatic}
             self._log(tx, principal, done, kind=EventKind.SNAPSHOT_CREATED, data=data)
             return done
 
         return await self._store.write(write)
+
+    async def settle(self) -> None:
+        """After a start: what was being taken when the last process ended is noted or given up."""
+        if self._store.is_shared:
+            return  # another process may be at it
+        after = ""
+        while page := await self._store.read(partial(_page, after=after)):
+            for record in page:
+                if not record.ref:
+                    await self._settle(record)
+            after = page[-1].id
+
+    async def _settle(self, record: SnapshotRecord) -> None:
+        try:
+            provider = self._providers.get(record.provider)
+            taken = [each async for each in provider.snapshots() if each.key == record.id]
+        except PaddockError as error:
+            _log.warning("snapshot not settled", extra={"id": record.id, "error": error.message})
+        else:
+            if taken:
+                await self._noted(system(record.team_id, "reconciler"), record, taken[0])
+            else:
+                await self._store.write(lambda tx: _undo(tx, record))
 
     async def restore(
         self, principal: Principal, sandbox_name: str, snapshot_name: str
@@ -262,6 +293,10 @@ def _check_restorable(sandbox: SandboxRecord, snapshot: SnapshotRecord) -> None:
             f"sandbox {sandbox.name} is {sandbox.state} and cannot be restored",
             remediation="create a new sandbox of the snapshot instead",
         )
+
+
+def _page(tx: Transaction, after: str) -> Sequence[SnapshotRecord]:
+    return tx.snapshots.list(ANY_TEAM, "", Page(500, after))
 
 
 def _undo(tx: Transaction, record: SnapshotRecord) -> None:

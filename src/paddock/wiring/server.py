@@ -144,6 +144,7 @@ async def assembled(
         stack.push_async_callback(services.previews.aclose)
         stack.push_async_callback(services.templates.aclose)
         await rounds.reconciler.look()
+        await services.snapshots.settle()
         yield Plane(services, rounds)
 
 
