@@ -68,3 +68,11 @@ def test_nothing_is_ever_due_in_any_other_state(state):
 def test_a_time_that_makes_no_sense_is_refused_by_name(name, value):
     with pytest.raises(InvalidRequest, match=name):
         Lifetime(**{name: value})
+
+
+@pytest.mark.proves("L8")
+def test_what_is_not_said_of_a_lifetime_stays_as_it_was():
+    before = Lifetime(60, OnTimeout.PAUSE, 120, 180, always_on=True)
+    assert before.changed({}) == before
+    assert before.changed({"timeout_s": 90}) == Lifetime(90, OnTimeout.PAUSE, 120, 180, True)
+    assert before.changed({"idle_timeout_s": None}).idle_timeout_s is None

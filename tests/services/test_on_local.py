@@ -45,6 +45,26 @@ async def test_a_sandbox_is_what_was_asked_for(plane, box):
     assert used["memory_bytes"] > 0
 
 
+@pytest.mark.proves("N4")
+async def test_a_copy_that_differs_in_one_thing_has_the_rest_of_its_source(plane):
+    limits = {"cpus": 0.5, "memory_mib": 300, "disk_mib": 400, "pids": 70}
+    wish = {"resources": limits, "lifetime": {"idle_timeout_s": 77}}
+    made = await plane.admin.post("/v1/sandboxes", wish)
+    assert made["resources"] == limits
+    path = f"/v1/sandboxes/{made['id']}"
+    wish = {"resources": {"memory_mib": 350}, "lifetime": {"always_on": True}}
+    copy = await plane.admin.post(f"{path}/fork", wish)
+    assert copy["resources"] == {**limits, "memory_mib": 350}
+    assert copy["lifetime"] == {**made["lifetime"], "always_on": True}
+    kept = await plane.admin.post(f"{path}/snapshots")
+    wish = {"snapshot": kept["id"], "resources": {"pids": 80}}
+    second = await plane.admin.post("/v1/sandboxes", wish)
+    assert second["resources"] == {**limits, "pids": 80}
+    for each in (made, copy, second):
+        await plane.admin.delete(f"/v1/sandboxes/{each['id']}")
+    await plane.admin.delete(f"/v1/snapshots/{kept['id']}")
+
+
 @pytest.mark.proves("L4")
 async def test_pause_keeps_memory_and_stop_keeps_the_disk(plane, box):
     path = f"/v1/sandboxes/{box['id']}"

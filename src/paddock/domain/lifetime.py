@@ -1,8 +1,9 @@
 """How long a sandbox lives: deadlines, idleness, keep-alive, and what is due when."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TypedDict
 
 from paddock.domain.errors import InvalidRequest
 from paddock.domain.reason import Reason
@@ -12,6 +13,7 @@ DAY = 86400.0
 IDLE_TIMEOUT_S = 900.0
 ARCHIVE_AFTER_S = 7 * DAY
 MAX_TIMEOUT_S = 30 * DAY
+MAX_ARCHIVE_AFTER_S = 365 * DAY
 MAX_KEEP_ALIVE_S = DAY
 
 
@@ -46,7 +48,21 @@ class Lifetime:
     def __post_init__(self) -> None:
         _check("timeout_s", self.timeout_s, MAX_TIMEOUT_S)
         _check("idle_timeout_s", self.idle_timeout_s, MAX_TIMEOUT_S)
-        _check("archive_after_s", self.archive_after_s, 365 * DAY)
+        _check("archive_after_s", self.archive_after_s, MAX_ARCHIVE_AFTER_S)
+
+    def changed(self, terms: "Terms") -> "Lifetime":
+        """With what was said; what was not is as it was."""
+        return replace(self, **terms)
+
+
+class Terms(TypedDict, total=False):
+    """What somebody said of a lifetime. None is never; what is not in here was not said."""
+
+    timeout_s: float | None
+    on_timeout: OnTimeout
+    idle_timeout_s: float | None
+    archive_after_s: float | None
+    always_on: bool
 
 
 @dataclass(frozen=True, slots=True)

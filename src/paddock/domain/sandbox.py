@@ -1,8 +1,9 @@
 """The sandbox: its states, what may follow what, and the limits it lives under."""
 
 import math
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
+from typing import TypedDict
 
 from paddock.domain.errors import Conflict, InvalidRequest
 
@@ -46,7 +47,7 @@ def transition(name: str, current: SandboxState, target: SandboxState) -> Sandbo
     )
 
 
-_FLOORS: dict[str, tuple[float, tuple[type, ...]]] = {
+FLOORS: dict[str, tuple[float, tuple[type, ...]]] = {
     "cpus": (0.05, (int, float)),
     "memory_mib": (16, (int,)),
     "disk_mib": (16, (int,)),
@@ -64,7 +65,7 @@ class Resources:
     pids: int = 1024
 
     def __post_init__(self) -> None:
-        for name, (floor, kinds) in _FLOORS.items():
+        for name, (floor, kinds) in FLOORS.items():
             value = getattr(self, name)
             is_number = isinstance(value, kinds) and not isinstance(value, bool)
             if not is_number or not floor <= value < math.inf:
@@ -73,6 +74,10 @@ class Resources:
                     f"{name} is {value!r}; it must be {whole}at least {floor}",
                     remediation=f"ask for {name} of {floor} or more, or leave it out",
                 )
+
+    def changed(self, limits: "Limits") -> "Resources":
+        """With what was said; what was not is as it was."""
+        return replace(self, **limits)
 
     def fitted(self, most: "Resources") -> "Resources":
         """The same, but for defaults: where nothing was asked for, what there is will do."""
@@ -95,3 +100,12 @@ class Resources:
                     f"{name} of {asked} was asked for, but this host has only {limit}",
                     remediation=f"ask for {name} of {limit} or less",
                 )
+
+
+class Limits(TypedDict, total=False):
+    """What somebody said of resources; what is not in here was not said."""
+
+    cpus: float
+    memory_mib: int
+    disk_mib: int
+    pids: int

@@ -11,10 +11,10 @@ from paddock.domain import names
 from paddock.domain.egress import CLOSED, EgressPolicy
 from paddock.domain.errors import Conflict, InvalidRequest, NotFound, PaddockError
 from paddock.domain.ids import new_id
-from paddock.domain.lifetime import MAX_KEEP_ALIVE_S, Clockwork, Lifetime
+from paddock.domain.lifetime import MAX_KEEP_ALIVE_S, Clockwork, Lifetime, Terms
 from paddock.domain.reason import Reason
 from paddock.domain.records import SANDBOX_PREFIX, SandboxRecord, check_name, event_of, moved
-from paddock.domain.sandbox import Resources, SandboxState
+from paddock.domain.sandbox import Limits, Resources, SandboxState
 from paddock.domain.snapshot import SnapshotRef
 from paddock.domain.team import Principal, Scope
 from paddock.ports.clock import Clock
@@ -41,8 +41,8 @@ class Wish:
     provider: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    resources: Resources | None = None
-    lifetime: Lifetime | None = None
+    resources: Limits = field(default_factory=Limits)
+    lifetime: Terms = field(default_factory=Terms)
     keep_alive_s: float | None = None
     egress: EgressPolicy | None = None
     ports: tuple[int, ...] = ()
@@ -71,7 +71,7 @@ class Making:
         self._admission = admission
         self._underway: dict[str, asyncio.Task[SandboxRecord]] = {}
         self.lifetime = Lifetime()
-        """Of those that ask for none; may be changed at any time."""
+        """What a wish does not say; may be changed at any time."""
 
     async def create(self, principal: Principal, wish: Wish, key: str = "") -> SandboxRecord:
         """A running sandbox. The same key gives the same one, also after a restart."""
@@ -101,8 +101,8 @@ class Making:
             parent_id=source.id,
             labels={**source.labels, **wish.labels},
             env={**source.env, **wish.env},
-            resources=wish.resources or source.resources,
-            lifetime=wish.lifetime or source.lifetime,
+            resources=source.resources.changed(wish.resources),
+            lifetime=source.lifetime.changed(wish.lifetime),
             egress=wish.egress or source.egress,
             ports=wish.ports or source.ports,
             public_ports=frozenset(),
@@ -145,12 +145,12 @@ class Making:
             changed_at=now,
             clock=_wound(now, wish.keep_alive_s),
             template=wish.template or DEFAULT_TEMPLATE,
-            resources=wish.resources or Resources(),
+            resources=Resources().changed(wish.resources),
             labels=dict(wish.labels),
             env=dict(wish.env),
             egress=wish.egress or CLOSED,
             ports=wish.ports,
-            lifetime=wish.lifetime or self.lifetime,
+            lifetime=self.lifetime.changed(wish.lifetime),
             runtime=wish.runtime,
             hardened=wish.hardened,
         )
@@ -176,7 +176,7 @@ class Making:
             provider=found.provider,
             snapshot_id=found.id,
             template=found.template,
-            resources=wish.resources or found.resources,
+            resources=found.resources.changed(wish.resources),
             env={**found.env, **wish.env},
             ports=wish.ports or found.ports,
         )

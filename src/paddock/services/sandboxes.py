@@ -1,10 +1,10 @@
 """What can be done with a sandbox as a whole."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from paddock.domain.errors import Conflict, InvalidRequest, NotFound, ProviderError
-from paddock.domain.lifetime import MAX_KEEP_ALIVE_S, MAX_TIMEOUT_S, Lifetime
+from paddock.domain.lifetime import MAX_KEEP_ALIVE_S, MAX_TIMEOUT_S, Terms
 from paddock.domain.reason import Reason
 from paddock.domain.records import SandboxRecord, check_name, moved
 from paddock.domain.sandbox import SandboxState, transition
@@ -29,7 +29,7 @@ class Amendment:
 
     name: str | None = None
     labels: Mapping[str, str] | None = None
-    lifetime: Lifetime | None = None
+    lifetime: Terms = field(default_factory=Terms)
     timeout_s: float | None = None
     """From now on."""
     keep_alive_s: float | None = None
@@ -324,7 +324,7 @@ def _amended(current: SandboxRecord, wanted: Amendment, now: float) -> SandboxRe
         current,
         name=current.name if wanted.name is None else check_name(wanted.name),
         labels=current.labels if wanted.labels is None else dict(wanted.labels),
-        lifetime=wanted.lifetime or current.lifetime,
+        lifetime=current.lifetime.changed(wanted.lifetime),
         public_ports=(current.public_ports if wanted.public_ports is None else wanted.public_ports),
         clock=clock,
         changed_at=now,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from paddock.domain.lifetime import ARCHIVE_AFTER_S, IDLE_TIMEOUT_S
 from paddock.settings import Settings, keys
 from tests.control_plane import disposable, running
 
@@ -33,7 +34,7 @@ async def test_everything_in_effect_is_shown_with_its_source():
             "hot": True,
         }
         assert (found["server.host"]["source"], found["server.host"]["hot"]) == ("default", False)
-        assert found["lifetime.idle_timeout_s"]["value"] == 900
+        assert found["lifetime.idle_timeout_s"]["value"] == IDLE_TIMEOUT_S
 
 
 async def test_a_password_in_a_setting_is_not_shown(plane):
@@ -70,6 +71,35 @@ async def test_what_is_changed_takes_effect_at_once_is_audited_and_outlives_a_re
         answer = await patch(plane.admin, reset=["server.reap_every_s", "log.level"])
         assert shown(answer)["server.reap_every_s"]["source"] == "default"
         assert plane.rounds.reaper.every_s == 5.0
+
+
+@pytest.mark.proves("L8", "G2")
+async def test_one_thing_said_of_a_lifetime_leaves_the_other_defaults_in_force(place):
+    """Who only sets a deadline must not get a sandbox that idles for ever."""
+    async with running(place) as plane:
+        made = await plane.admin.post(
+            "/v1/sandboxes", {"template": "plain", "lifetime": {"timeout_s": 300}}
+        )
+        lifetime = made["lifetime"]
+        assert lifetime["timeout_s"] == 300
+        assert lifetime["idle_timeout_s"] == IDLE_TIMEOUT_S
+        assert lifetime["archive_after_s"] == ARCHIVE_AFTER_S
+        values = {"lifetime.idle_timeout_s": 60, "lifetime.timeout_s": 500}
+        assert (await patch(plane.admin, values=values)).status == 200
+        wish = {"template": "plain", "lifetime": {"archive_after_s": None, "on_timeout": "pause"}}
+        second = await plane.admin.post("/v1/sandboxes", wish)
+        assert second["lifetime"] == {
+            "timeout_s": 500,
+            "on_timeout": "pause",
+            "idle_timeout_s": 60,
+            "archive_after_s": None,
+            "always_on": False,
+        }
+        path = f"/v1/sandboxes/{second['id']}"
+        changed = await plane.admin.call("PATCH", path, {"lifetime": {"idle_timeout_s": None}})
+        assert changed["lifetime"] == {**second["lifetime"], "idle_timeout_s": None}
+        for each in (made, second):
+            await plane.admin.delete(f"/v1/sandboxes/{each['id']}")
 
 
 async def test_a_rate_limit_holds_from_the_next_request_on():

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from paddock.domain.lifetime import DAY, MAX_TIMEOUT_S
+from paddock.domain.lifetime import DAY, MAX_ARCHIVE_AFTER_S, MAX_TIMEOUT_S
 from paddock.interfaces.api.limits import RateLimit
 from paddock.services.housekeeping import Housekeeping
 from paddock.services.making import Making
@@ -56,7 +56,7 @@ def hot(configured: Sequence[Setting], parts: Changeable) -> list[Hot]:
         Hot("log.level", known["log.level"], _set_level, choices=_LEVELS),
         lifetime("timeout_s", MAX_TIMEOUT_S),
         lifetime("idle_timeout_s", MAX_TIMEOUT_S),
-        lifetime("archive_after_s", 365 * DAY),
+        lifetime("archive_after_s", MAX_ARCHIVE_AFTER_S),
         retention("events_s"),
         retention("deleted_sandboxes_s"),
         retention("keys_s"),

@@ -1,15 +1,15 @@
 """Sandboxes as the API shows and takes them."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from paddock.domain.egress import EgressPolicy, NetworkMode
-from paddock.domain.lifetime import Lifetime, OnTimeout, idle_at
+from paddock.domain.lifetime import OnTimeout, Terms, idle_at
 from paddock.domain.reason import Reason
 from paddock.domain.records import SandboxRecord
-from paddock.domain.sandbox import Resources, SandboxState
+from paddock.domain.sandbox import FLOORS, Limits, SandboxState
 from paddock.interfaces.api.schemas.common import Env, Labels, Name, Port, Shape, Text, at, moment
 from paddock.ports.provider import Usage
 from paddock.services.making import Wish
@@ -21,13 +21,33 @@ Seconds = Annotated[float, Field(allow_inf_nan=False)]
 class ResourcesShape(Shape):
     """What a sandbox may use at most."""
 
-    cpus: Annotated[float, Field(ge=0.05, le=4096, allow_inf_nan=False)] = 1.0
-    memory_mib: Annotated[int, Field(ge=16, le=1 << 26)] = 1024
-    disk_mib: Annotated[int, Field(ge=16, le=1 << 30)] = 10240
-    pids: Annotated[int, Field(ge=8, le=1 << 22)] = 1024
+    cpus: float
+    memory_mib: int
+    disk_mib: int
+    pids: int
 
-    def read(self) -> Resources:
-        return Resources(self.cpus, self.memory_mib, self.disk_mib, self.pids)
+
+def _unsaid() -> Any:
+    """As a factory, so that the schema promises no default: what is left out depends."""
+    return None
+
+
+class ResourcesWish(Shape):
+    """What it shall be able to use at most. Each that is left out is the default for a new sandbox,
+    and what its source has for one made of a snapshot or a fork."""
+
+    cpus: Annotated[
+        float, Field(ge=FLOORS["cpus"][0], le=4096, allow_inf_nan=False, default_factory=_unsaid)
+    ]
+    memory_mib: Annotated[
+        int, Field(ge=FLOORS["memory_mib"][0], le=1 << 26, default_factory=_unsaid)
+    ]
+    disk_mib: Annotated[int, Field(ge=FLOORS["disk_mib"][0], le=1 << 30, default_factory=_unsaid)]
+    pids: Annotated[int, Field(ge=FLOORS["pids"][0], le=1 << 22, default_factory=_unsaid)]
+
+    def read(self) -> Limits:
+        said: Limits = self.model_dump(exclude_unset=True)  # type: ignore[assignment]
+        return said
 
 
 class LifetimeShape(Shape):
@@ -35,24 +55,40 @@ class LifetimeShape(Shape):
 
     timeout_s: Annotated[
         Seconds | None, Field(description="from each start on; then `on_timeout` happens")
-    ] = None
-    on_timeout: OnTimeout = OnTimeout.KILL
+    ]
+    on_timeout: OnTimeout
     idle_timeout_s: Annotated[
         Seconds | None, Field(description="without any work it is stopped after so long")
-    ] = 900.0
-    archive_after_s: Seconds | None = 604800.0
+    ]
+    archive_after_s: Annotated[
+        Seconds | None, Field(description="stopped for so long, it is archived")
+    ]
     always_on: Annotated[
         bool, Field(description="exempt from idleness and from moderate memory pressure")
-    ] = False
+    ]
 
-    def read(self) -> Lifetime:
-        return Lifetime(
-            self.timeout_s,
-            self.on_timeout,
-            self.idle_timeout_s,
-            self.archive_after_s,
-            self.always_on,
-        )
+
+class LifetimeWish(Shape):
+    """How long it shall live. Seconds; null is never. Each that is left out is the default of this
+    installation (`lifetime.*` of its settings) for a new sandbox, and as it was for others."""
+
+    timeout_s: Annotated[
+        Seconds | None, Field(description="from each start on; then `on_timeout` happens")
+    ] = Field(default_factory=_unsaid)
+    on_timeout: OnTimeout = Field(default_factory=_unsaid)
+    idle_timeout_s: Annotated[
+        Seconds | None, Field(description="without any work it is stopped after so long")
+    ] = Field(default_factory=_unsaid)
+    archive_after_s: Annotated[
+        Seconds | None, Field(description="stopped for so long, it is archived")
+    ] = Field(default_factory=_unsaid)
+    always_on: Annotated[
+        bool, Field(description="exempt from idleness and from moderate memory pressure")
+    ] = Field(default_factory=_unsaid)
+
+    def read(self) -> Terms:
+        said: Terms = self.model_dump(exclude_unset=True)  # type: ignore[assignment]
+        return said
 
 
 class EgressShape(Shape):
@@ -70,8 +106,8 @@ class CreateSandbox(Shape):
     provider: Annotated[Text, Field(max_length=64)] = ""
     labels: Labels = Field(default_factory=dict)
     env: Env = Field(default_factory=dict)
-    resources: ResourcesShape | None = None
-    lifetime: LifetimeShape | None = None
+    resources: ResourcesWish | None = None
+    lifetime: LifetimeWish | None = None
     keep_alive_s: Annotated[Seconds, Field(ge=0)] | None = None
     egress: EgressShape | None = None
     ports: list[Port] = Field(default_factory=list, max_length=64)
@@ -86,8 +122,8 @@ class CreateSandbox(Shape):
             provider=self.provider,
             labels=self.labels,
             env=self.env,
-            resources=self.resources.read() if self.resources else None,
-            lifetime=self.lifetime.read() if self.lifetime else None,
+            resources=self.resources.read() if self.resources else Limits(),
+            lifetime=self.lifetime.read() if self.lifetime else Terms(),
             keep_alive_s=self.keep_alive_s,
             egress=EgressPolicy(self.egress.mode) if self.egress else None,
             ports=tuple(self.ports),
@@ -102,8 +138,8 @@ class ForkSandbox(Shape):
     name: Name | Literal[""] = ""
     labels: Labels = Field(default_factory=dict)
     env: Env = Field(default_factory=dict)
-    resources: ResourcesShape | None = None
-    lifetime: LifetimeShape | None = None
+    resources: ResourcesWish | None = None
+    lifetime: LifetimeWish | None = None
     keep_alive_s: Annotated[Seconds, Field(ge=0)] | None = None
     egress: EgressShape | None = None
 
@@ -112,8 +148,8 @@ class ForkSandbox(Shape):
             name=self.name,
             labels=self.labels,
             env=self.env,
-            resources=self.resources.read() if self.resources else None,
-            lifetime=self.lifetime.read() if self.lifetime else None,
+            resources=self.resources.read() if self.resources else Limits(),
+            lifetime=self.lifetime.read() if self.lifetime else Terms(),
             keep_alive_s=self.keep_alive_s,
             egress=EgressPolicy(self.egress.mode) if self.egress else None,
         )
@@ -124,7 +160,7 @@ class ChangeSandbox(Shape):
 
     name: Name | None = None
     labels: Labels | None = None
-    lifetime: LifetimeShape | None = None
+    lifetime: LifetimeWish | None = None
     timeout_s: Annotated[
         Seconds | None, Field(gt=0, description="it ends so many seconds from now")
     ] = None
@@ -138,7 +174,7 @@ class ChangeSandbox(Shape):
         return Amendment(
             name=self.name,
             labels=self.labels,
-            lifetime=self.lifetime.read() if self.lifetime else None,
+            lifetime=self.lifetime.read() if self.lifetime else Terms(),
             timeout_s=self.timeout_s,
             keep_alive_s=self.keep_alive_s,
             public_ports=public,
