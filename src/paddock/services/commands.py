@@ -13,6 +13,7 @@ from paddock.domain.team import Principal, Scope
 from paddock.guest_client.runs import Chunk, Gap, Run, RunExit, TailEvent
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store
+from paddock.services import shells
 from paddock.services.inside import Entered, Inside
 from paddock.services.merging import merged
 
@@ -33,6 +34,13 @@ class Command:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     stdin: bytes = field(default=b"", repr=False)
     timeout_s: float | None = None
+    login: bool = False
+    """By way of a login shell, which brings version managers."""
+
+    @property
+    def inside(self) -> tuple[str, ...]:
+        """What the guest is asked to run."""
+        return shells.login(self.argv) if self.login else self.argv
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +86,7 @@ class Commands:
             noted = asyncio.create_task(self._note(principal, entered, command, "command.run"))
             try:
                 return await entered.guest.exec(
-                    command.argv,
+                    command.inside,
                     user=command.user or None,
                     cwd=command.cwd or None,
                     env=command.env,
@@ -99,7 +107,7 @@ class Commands:
             await self._note(principal, entered, command, "command.start")
             run = await entered.guest.runs.start(
                 command_id,
-                command.argv,
+                command.inside,
                 user=command.user or None,
                 cwd=command.cwd or None,
                 env=command.env,

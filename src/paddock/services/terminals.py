@@ -9,8 +9,8 @@ from paddock.domain.team import Principal
 from paddock.guest_client.runs import Run, RunExit
 from paddock.services.commands import Background, Command, Commands, Piece
 from paddock.services.inside import Entered, Inside
+from paddock.services.shells import SHELL
 
-SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash -l; exec sh -l")
 _TERM = "xterm-256color"
 
 
@@ -78,6 +78,7 @@ class Terminals:
             argv=asked.argv or SHELL,
             cwd=asked.cwd,
             user=asked.user,
+            login=asked.login,
             env={"TERM": _TERM, **asked.env},
         )
         background = Background(terminal=wish.size or (80, 24), keep_stdin_open=True)

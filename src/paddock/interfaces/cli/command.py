@@ -23,6 +23,7 @@ class Wish:
     timeout_s: float | None = None
     tty: bool | None = None
     """None decides by what this process's streams are."""
+    login: bool = False
 
     @property
     def wants_terminal(self) -> bool:

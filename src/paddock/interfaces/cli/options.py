@@ -53,8 +53,13 @@ def command_options(command: F) -> F:
     return command
 
 
+def login_option(command: F) -> F:
+    text = "As in a login shell, with version managers."
+    return click.option("--login", is_flag=True, help=text)(command)
+
+
 def wish(options: dict[str, Any]) -> Wish:
-    """What the options of `command_options` come down to."""
+    """What the options of `command_options` and `login_option` come down to."""
     if not options["words"]:
         refuse("no command was given", "write it after `--`, such as `-- python3 -V`")
     return Wish(
@@ -64,4 +69,5 @@ def wish(options: dict[str, Any]) -> Wish:
         env=environment(options["env"], options["env_file"]),
         timeout_s=options["timeout"],
         tty=options["tty"],
+        login=options.get("login", False),
     )

@@ -38,6 +38,7 @@ class AsyncCommands:
         user: str = "",
         timeout: float | None = DEFAULT_TIMEOUT_S,
         stdin: bytes | str = b"",
+        login: bool = False,
         on_stdout: Listener | None = None,
         on_stderr: Listener | None = None,
         check: bool = False,
@@ -54,6 +55,7 @@ class AsyncCommands:
         user: str = "",
         timeout: float | None = None,
         stdin: bytes | str = b"",
+        login: bool = False,
         on_stdout: Listener | None = None,
         on_stderr: Listener | None = None,
         background: Literal[True],
@@ -76,8 +78,9 @@ class AsyncCommands:
         """Run a command. A string goes to the sandbox's shell, a list runs as it is.
 
         It is waited for, and ended when its time is up (exit code 124) or when the wait is
-        cancelled. With `background` it is only started and goes on alone. One that is not
-        `durable` costs a third, tells nothing before its end, and ends with the connection.
+        cancelled. With `background` it is only started and goes on alone. With `login` it has
+        what a person's terminal has, version managers included. One that is not `durable` costs a
+        third, tells nothing before its end, and ends with the connection.
         """
         if background:
             return await self.start(cmd, on_stdout=on_stdout, on_stderr=on_stderr, **how)
@@ -99,6 +102,7 @@ class AsyncCommands:
         user: str = "",
         timeout: float | None = None,
         stdin: bytes | str = b"",
+        login: bool = False,
         keep_stdin_open: bool = False,
         terminal: tuple[int, int] | None = None,
         on_stdout: Listener | None = None,
@@ -109,7 +113,7 @@ class AsyncCommands:
         `keep_stdin_open` leaves its input to `send_input`; `terminal` gives it one of so many
         columns and rows.
         """
-        wish = _wish(cmd, cwd=cwd, env=env, user=user, timeout=timeout, stdin=stdin)
+        wish = _wish(cmd, cwd=cwd, env=env, user=user, timeout=timeout, stdin=stdin, login=login)
         wish |= without_nothing(terminal=terminal, keep_stdin_open=keep_stdin_open or None)
         wanted = new_id("cmd")
         headers = {"idempotency-key": wanted}
@@ -229,6 +233,7 @@ def _wish(
     user: str = "",
     timeout: float | None = None,
     stdin: bytes | str = b"",
+    login: bool = False,
 ) -> dict[str, Any]:
     content = stdin.encode() if isinstance(stdin, str) else stdin
     if len(content) > _MOST_STDIN:
@@ -238,7 +243,8 @@ def _wish(
             "and use send_input",
         )
     return without_nothing(
-        cmd=argument_vector(cmd),
+        cmd=argument_vector(cmd, login=login),
+        login=login or None,
         cwd=cwd or None,
         user=user or None,
         env=dict(env) if env else None,

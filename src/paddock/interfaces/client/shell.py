@@ -10,13 +10,18 @@ _SCRIPT = 'command -v bash >/dev/null 2>&1 && exec bash -c "$1"; exec sh -c "$1"
 _WRAPPED = ("/bin/sh", "-c", _SCRIPT, "sh")
 
 
-def argument_vector(cmd: str | Sequence[str]) -> list[str]:
-    """A string goes to the sandbox's shell, bash where there is one; a list is left as it is."""
+def argument_vector(cmd: str | Sequence[str], *, login: bool = False) -> list[str]:
+    """A string goes to the sandbox's shell, bash where there is one; a list is left as it is.
+
+    Of a command with `login` the server unpacks the script and gives it to the login shell.
+    """
     if not cmd:
         raise InvalidRequest(
             "there is no command to run", remediation='give "ls -l" or ["ls", "-l"]'
         )
-    return [*_WRAPPED, cmd] if isinstance(cmd, str) else list(cmd)
+    if not isinstance(cmd, str):
+        return list(cmd)
+    return ["sh", "-c", cmd] if login else [*_WRAPPED, cmd]
 
 
 def shown(argv: Sequence[str]) -> str:

@@ -11,13 +11,14 @@ from paddock.domain.reason import Reason
 from paddock.guest_client.runs import Run, RunExit
 from paddock.interfaces.api.schemas.common import Env, Shape, Text, at
 from paddock.services.commands import Background, Command
+from paddock.services.shells import asked_for
 
 Seconds = Annotated[float, Field(gt=0, le=86400, allow_inf_nan=False)]
 Size = Annotated[tuple[int, int], Field(description="columns and rows")]
 
 
 class CommandRequest(Shape):
-    """A program and what it starts with. Nothing of it passes through a shell."""
+    """A program and what it starts with. Its arguments reach it as they are."""
 
     cmd: Annotated[list[Text], Field(min_length=1, max_length=4096, examples=[["python3", "-V"]])]
     cwd: Annotated[Text, Field(max_length=4096)] = ""
@@ -26,6 +27,13 @@ class CommandRequest(Shape):
     stdin: Text = ""
     stdin_base64: Annotated[str, Field(description="instead of stdin, for any bytes")] = ""
     timeout_s: Seconds | None = None
+    login: Annotated[
+        bool,
+        Field(
+            description="as in a person's login shell: with what `~/.profile` and `~/.bashrc` set, "
+            "functions of version managers included"
+        ),
+    ] = False
 
     @model_validator(mode="after")
     def _decodable(self) -> "CommandRequest":
@@ -36,7 +44,15 @@ class CommandRequest(Shape):
 
     def command(self) -> Command:
         stdin = base64.b64decode(self.stdin_base64) or self.stdin.encode()
-        return Command(tuple(self.cmd), self.cwd, self.user, self.env, stdin, self.timeout_s)
+        return Command(
+            argv=tuple(self.cmd),
+            cwd=self.cwd,
+            user=self.user,
+            env=self.env,
+            stdin=stdin,
+            timeout_s=self.timeout_s,
+            login=self.login,
+        )
 
 
 class ExecRequest(CommandRequest):
@@ -144,7 +160,7 @@ def show_command(run: Run) -> CommandShape:
     ended: RunExit | None = run.exit
     return CommandShape(
         id=run.key,
-        cmd=list(run.cmd),
+        cmd=list(asked_for(run.cmd)),
         cwd=run.cwd,
         user=run.user,
         started_at=at(run.started_at),

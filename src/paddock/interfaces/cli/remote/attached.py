@@ -61,6 +61,7 @@ async def start(
         env=env,
         user=wish.user,
         timeout=wish.timeout_s,
+        login=wish.login,
         keep_stdin_open=fed,
         terminal=terminal.size(STDOUT, STDIN, STDERR) if tty else None,
     )

@@ -9,7 +9,13 @@ from paddock.interfaces.cli.command import STDERR, STDOUT, explain
 from paddock.interfaces.cli.failures import refuse
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
-from paddock.interfaces.cli.options import PAYLOAD, command_options, output_options, wish
+from paddock.interfaces.cli.options import (
+    PAYLOAD,
+    command_options,
+    login_option,
+    output_options,
+    wish,
+)
 from paddock.interfaces.cli.output import age, print_json, print_table
 from paddock.interfaces.cli.remote import attached
 from paddock.interfaces.cli.remote.session import (
@@ -33,6 +39,7 @@ _WIDEST = 60
     "-i", "--interactive", is_flag=True, help="As with Docker; input is always passed on."
 )
 @click.option("-d", "--detach", is_flag=True, help="Only start it; its id is printed.")
+@login_option
 @command_options
 @output_options
 @pass_invocation
@@ -44,7 +51,8 @@ def exec_(
 
     Its streams are joined to yours and its exit code is passed on; 124 is its deadline. It is not
     disturbed when the connection breaks or the server restarts. What stands after `--` belongs to
-    the command; a single argument with spaces in it goes to the sandbox's shell.
+    the command; a single argument with spaces in it goes to the sandbox's shell. With --login it
+    has what a terminal has: what ~/.profile and ~/.bashrc set, and functions such as nvm.
     """
     if options["words"][:1] in (("-h",), ("--help",)):
         click.echo(context.get_help())

@@ -17,7 +17,13 @@ from paddock.interfaces.cli.command import Wish, explain
 from paddock.interfaces.cli.failures import refuse
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
-from paddock.interfaces.cli.options import PAYLOAD, command_options, output_options, wish
+from paddock.interfaces.cli.options import (
+    PAYLOAD,
+    command_options,
+    login_option,
+    output_options,
+    wish,
+)
 from paddock.interfaces.cli.output import print_json
 from paddock.interfaces.cli.params import Copy, CopyPair
 from paddock.interfaces.cli.remote import attached
@@ -39,6 +45,7 @@ _MARK = "paddock-run"
     "-i", "--interactive", is_flag=True, help="As with Docker; input is always passed on."
 )
 @click.option("--rm", "removed", is_flag=True, help="As with Docker; it is removed anyway.")
+@login_option
 @command_options
 @output_options
 @pass_invocation

@@ -31,6 +31,7 @@ class Commands:
         user: str = "",
         timeout: float | None = DEFAULT_TIMEOUT_S,
         stdin: bytes | str = b"",
+        login: bool = False,
         on_stdout: Listener | None = None,
         on_stderr: Listener | None = None,
         check: bool = False,
@@ -48,6 +49,7 @@ class Commands:
         user: str = "",
         timeout: float | None = None,
         stdin: bytes | str = b"",
+        login: bool = False,
         on_stdout: Listener | None = None,
         on_stderr: Listener | None = None,
         background: Literal[True],
@@ -70,8 +72,9 @@ class Commands:
         """Run a command. A string goes to the sandbox's shell, a list runs as it is.
 
         It is waited for, and ended when its time is up (exit code 124) or when the wait is
-        cancelled. With `background` it is only started and goes on alone. One that is not
-        `durable` costs a third, tells nothing before its end, and ends with the connection.
+        cancelled. With `background` it is only started and goes on alone. With `login` it has
+        what a person's terminal has, version managers included. One that is not `durable` costs a
+        third, tells nothing before its end, and ends with the connection.
         """
         ran = portal().run(
             self._inner.run(
@@ -95,6 +98,7 @@ class Commands:
         user: str = "",
         timeout: float | None = None,
         stdin: bytes | str = b"",
+        login: bool = False,
         keep_stdin_open: bool = False,
         terminal: tuple[int, int] | None = None,
         on_stdout: Listener | None = None,
@@ -114,6 +118,7 @@ class Commands:
                     user=user,
                     timeout=timeout,
                     stdin=stdin,
+                    login=login,
                     keep_stdin_open=keep_stdin_open,
                     terminal=terminal,
                     on_stdout=portal().back(on_stdout),
