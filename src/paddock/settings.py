@@ -63,6 +63,9 @@ class ServerConfig:
     requests_per_second: float = 200.0
     """Of one token, on average."""
     requests_burst: float = 1000.0
+    events_per_second: float = 500.0
+    """That agents and programs may tell of in one sandbox, on average."""
+    events_burst: float = 5000.0
     reap_every_s: float = 5.0
     """How often idle sandboxes are looked for."""
 

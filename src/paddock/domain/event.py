@@ -1,13 +1,19 @@
 """What happened: one vocabulary, one log, read by cursor."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from paddock.domain.errors import InvalidRequest
+
+CUSTOM_KIND = r"custom(\.[a-z][a-z0-9_]{0,30}){1,4}"
+"""What others may tell of; nothing of ours begins so."""
+
 
 class EventKind(StrEnum):
-    """Every kind of event there is; the reference page is made from this list."""
+    """Every kind of event that is ours; the reference page is made from this list."""
 
     SANDBOX_CREATING = "sandbox.creating"
     SANDBOX_RUNNING = "sandbox.running"
@@ -40,7 +46,8 @@ class Event:
     """One thing that happened. Never changed; `seq` grows with every event of the installation."""
 
     team_id: str
-    kind: EventKind
+    kind: str
+    """An EventKind, or what others tell of: `custom.…`."""
     subject: str
     """The id of what it happened to."""
     at: float
@@ -48,3 +55,13 @@ class Event:
     actor: str = ""
     seq: int = 0
     """Given by the store."""
+
+
+def check_custom_kind(kind: str) -> str:
+    """A kind that others may use, so that nobody's event passes for one of ours."""
+    if re.fullmatch(CUSTOM_KIND, kind):
+        return kind
+    raise InvalidRequest(
+        f"{kind[:80]!r} is no kind of event that can be told from outside",
+        remediation="use custom.…, such as custom.agent.step: words of a-z, 0-9 and _",
+    )

@@ -10,6 +10,7 @@ from paddock.domain.errors import Forbidden, InvalidRequest, Unauthenticated
 from paddock.domain.ids import is_id, new_id
 
 TOKEN_PREFIX = "tok"  # noqa: S105 - what a token begins with
+PERSON_PREFIX = "usr"
 _SECRET_BYTES = 32
 
 
@@ -35,8 +36,13 @@ class Scope(StrEnum):
     """Names and policies; no scope reads a sensitive value."""
     SECRETS_WRITE = "secrets:write"
     EVENTS_READ = "events:read"
+    EVENTS_WRITE = "events:write"
+    """To tell of what happens in a sandbox."""
     AUDIT_READ = "audit:read"
     TOKENS_MANAGE = "tokens:manage"
+    TOKENS_OWN = "tokens:own"
+    """A person's own tokens, of no more than they may do themselves."""
+    PEOPLE_MANAGE = "people:manage"
     SETTINGS_READ = "settings:read"
     SETTINGS_WRITE = "settings:write"
     TEAMS_MANAGE = "teams:manage"
@@ -50,6 +56,7 @@ _READ = frozenset(
         Scope.SECRETS_READ,
         Scope.EVENTS_READ,
         Scope.SETTINGS_READ,
+        Scope.TOKENS_OWN,
     }
 )
 _WORK = _READ | {
@@ -57,6 +64,7 @@ _WORK = _READ | {
     Scope.TEMPLATES_WRITE,
     Scope.SNAPSHOTS_WRITE,
     Scope.SECRETS_WRITE,
+    Scope.EVENTS_WRITE,
 }
 OPERATOR_SCOPES = frozenset({Scope.SETTINGS_WRITE, Scope.TEAMS_MANAGE})
 """They touch the whole installation, so only admins of the operating team have them."""
@@ -80,6 +88,19 @@ class Team:
 
 
 @dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody in a team. What they did outlives them, under their id."""
+
+    id: str
+    team_id: str
+    name: str
+    role: Role
+    created_at: float
+    email: str = ""
+    removed_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Token:
     """A way in. The secret itself is known only to who was shown it once."""
 
@@ -94,6 +115,8 @@ class Token:
     expires_at: float | None = None
     revoked_at: float | None = None
     used_at: float | None = None
+    person_id: str = ""
+    """Whose it is; empty for one that no person answers for, such as a build server's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +125,19 @@ class Principal:
 
     team_id: str
     actor: str
-    """The token's id, or what in Paddock itself acts."""
+    """Who acts, and by what: `usr_…/tok_…`, `usr_…/ses_…`, `tok_…`, `paddock/reaper`."""
     role: Role
     scopes: frozenset[Scope]
     operator: bool = False
+
+    @property
+    def holder(self) -> str:
+        """The person, or the token or part of Paddock where no person stands behind it."""
+        return self.actor.partition("/")[0]
+
+    @property
+    def person_id(self) -> str:
+        return self.holder if is_id(self.holder, PERSON_PREFIX) else ""
 
     def require(self, scope: Scope) -> None:
         if scope in self.scopes:
@@ -124,8 +156,39 @@ def issue(
     *,
     scopes: frozenset[Scope] | None = None,
     lifetime_s: float | None = None,
+    person: Person | None = None,
 ) -> tuple[Token, str]:
     """A new token and its secret, which is shown once and kept nowhere."""
+    _check_issue(team, name, role, scopes=scopes, lifetime_s=lifetime_s)
+    if person is not None and not GRANTS[role] <= GRANTS[person.role]:
+        raise InvalidRequest(
+            f"{person.name} is a {person.role} and cannot have {role}'s tokens",
+            remediation="give a lower role to the token, or a higher one to the person",
+        )
+    identifier = new_id(TOKEN_PREFIX)
+    secret = new_secret()
+    token = Token(
+        id=identifier,
+        team_id=team.id,
+        name=name,
+        role=role,
+        digest=digest(secret),
+        created_at=now,
+        scopes=scopes,
+        expires_at=None if lifetime_s is None else now + lifetime_s,
+        person_id=person.id if person else "",
+    )
+    return token, f"{identifier}.{secret}"
+
+
+def _check_issue(
+    team: Team,
+    name: str,
+    role: Role,
+    *,
+    scopes: frozenset[Scope] | None,
+    lifetime_s: float | None,
+) -> None:
     if not name.strip() or len(name) > 100:
         raise InvalidRequest(
             f"a token's name is {name[:120]!r}; it must have 1 to 100 characters",
@@ -141,61 +204,85 @@ def issue(
             f"a {role} of team {team.name} cannot have {', '.join(sorted(beyond))}",
             remediation="leave these scopes out, or give a higher role",
         )
-    identifier = new_id(TOKEN_PREFIX)
-    secret = secrets.token_urlsafe(_SECRET_BYTES)
-    token = Token(
-        id=identifier,
-        team_id=team.id,
-        name=name,
-        role=role,
-        digest=digest(secret),
-        created_at=now,
-        scopes=scopes,
-        expires_at=None if lifetime_s is None else now + lifetime_s,
-    )
-    return token, f"{identifier}.{secret}"
 
 
-def split_secret(presented: str) -> tuple[str, str]:
-    """The token's id and its secret part, of what a client presents."""
+def split_secret(presented: str, prefix: str = TOKEN_PREFIX) -> tuple[str, str]:
+    """The id and the secret part of what a client presents."""
     identifier, _, secret = presented.partition(".")
-    if not secret or not is_id(identifier, TOKEN_PREFIX):
+    if secret and is_id(identifier, prefix):
+        return identifier, secret
+    if prefix != TOKEN_PREFIX:
         raise Unauthenticated(
-            "what was presented is not a token of Paddock",
-            remediation=f"a token looks like {TOKEN_PREFIX}_….…; `paddock token create` makes one",
+            f"what was presented does not look like {prefix}_….…",
+            remediation="copy it whole, or sign in again",
         )
-    return identifier, secret
+    raise Unauthenticated(
+        "what was presented is not a token of Paddock",
+        remediation=f"a token looks like {TOKEN_PREFIX}_….…; `paddock token create` makes one",
+    )
 
 
-def authenticate(token: Token | None, team: Team | None, secret: str, now: float) -> Principal:
+def authenticate(
+    token: Token | None, team: Team | None, secret: str, now: float, *, person: Person | None = None
+) -> Principal:
     """Whom this secret stands for. Who is unknown and who is wrong are told the same."""
-    # Compared also when there is no token, so that time does not tell which ids exist.
-    right = hmac.compare_digest(token.digest if token else digest(""), digest(secret))
+    right = matches(token.digest if token else None, secret)
     if token is None or team is None or not right:
         raise Unauthenticated(
             "this token is unknown",
             remediation="check that it was copied whole, and that it belongs to this server",
         )
+    return standing(token, team, person, now)
+
+
+def standing(token: Token, team: Team, person: Person | None, now: float) -> Principal:
+    """Whom a token stands for now; Unauthenticated once it has ended."""
+    ended = ""
     if token.revoked_at is not None:
+        ended = "was revoked"
+    elif token.expires_at is not None and now >= token.expires_at:
+        ended = "has expired"
+    elif token.person_id and (person is None or person.removed_at is not None):
+        ended = "belongs to somebody who has left"
+    if ended:
         raise Unauthenticated(
-            f"token {token.id} was revoked", remediation="ask an admin of your team for a new one"
+            f"token {token.id} {ended}", remediation="ask an admin of your team for a new one"
         )
-    if token.expires_at is not None and now >= token.expires_at:
-        raise Unauthenticated(
-            f"token {token.id} has expired", remediation="ask an admin of your team for a new one"
-        )
-    scopes = granted(token.role, team.operator)
+    role = token.role if person is None else lower(token.role, person.role)
+    scopes = granted(role, team.operator)
     return Principal(
         team_id=team.id,
-        actor=token.id,
-        role=token.role,
+        actor=f"{token.person_id}/{token.id}" if token.person_id else token.id,
+        role=role,
         scopes=scopes if token.scopes is None else scopes & token.scopes,
         operator=team.operator,
     )
 
 
+def lower(one: Role, other: Role) -> Role:
+    return one if GRANTS[one] <= GRANTS[other] else other
+
+
 def granted(role: Role, operator: bool) -> frozenset[Scope]:
     return GRANTS[role] if operator else GRANTS[role] - OPERATOR_SCOPES
+
+
+def check_gives(principal: Principal, scopes: frozenset[Scope]) -> None:
+    """Nobody gives to another what they do not have themselves."""
+    if beyond := scopes - principal.scopes:
+        raise InvalidRequest(
+            f"your token lacks {', '.join(sorted(beyond))} and cannot give it to another",
+            remediation="ask for narrower scopes, or use a token that has them",
+        )
+
+
+def new_secret() -> str:
+    return secrets.token_urlsafe(_SECRET_BYTES)
+
+
+def matches(kept: str | None, secret: str) -> bool:
+    """Compared also when nothing is kept, so that time does not tell which ids exist."""
+    return hmac.compare_digest(digest("") if kept is None else kept, digest(secret))
 
 
 def digest(secret: str) -> str:

@@ -15,11 +15,13 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from paddock.domain.audit import AuditEntry
-from paddock.domain.event import Event, EventKind
+from paddock.domain.event import Event
+from paddock.domain.intake import SourceState
 from paddock.domain.records import SandboxRecord, SnapshotRecord
 from paddock.domain.sandbox import SandboxState
 from paddock.domain.secret import Secret
-from paddock.domain.team import Team, Token
+from paddock.domain.session import Session, SignInLink
+from paddock.domain.team import Person, Team, Token
 
 T = TypeVar("T")
 ANY_TEAM = ""
@@ -65,13 +67,83 @@ class Tokens(Protocol):
 
     def get(self, token_id: str) -> Token | None: ...
 
-    def list(self, team_id: str, page: Page) -> Sequence[Token]: ...
+    def list(self, team_id: str, page: Page, *, person_id: str = "") -> Sequence[Token]: ...
 
     def replace(self, token: Token) -> None:
         """Whatever the copy says, a revocation stays and `used_at` never goes backwards.
 
         NotFound when there is no such token.
         """
+        ...
+
+    def revoke_of(self, person_id: str, now: float) -> Sequence[str]:
+        """All that a person has; their ids."""
+        ...
+
+
+class People(Protocol):
+    """The people of teams, newest first, also those who have left."""
+
+    def add(self, person: Person) -> None:
+        """Conflict when somebody in the team has the address."""
+        ...
+
+    def get(self, person_id: str) -> Person | None: ...
+
+    def with_email(self, team_id: str, email: str) -> Person | None:
+        """Of those who have not left."""
+        ...
+
+    def named(self, person_ids: Sequence[str]) -> Mapping[str, str]:
+        """Their names, as far as they are known."""
+        ...
+
+    def list(self, team_id: str, page: Page) -> Sequence[Person]: ...
+
+    def replace(self, person: Person) -> None:
+        """NotFound when there is no such person, Conflict when the address is taken."""
+        ...
+
+
+class Links(Protocol):
+    """Links that let somebody sign in."""
+
+    def add(self, link: SignInLink) -> None: ...
+
+    def get(self, link_id: str) -> SignInLink | None: ...
+
+    def use(self, link_id: str, now: float) -> None: ...
+
+    def remove_of(self, person_id: str) -> None: ...
+
+    def prune(self, before: float, limit: int) -> int:
+        """Forget those that expired before; how many there were."""
+        ...
+
+
+class Sessions(Protocol):
+    """Who is signed in, newest first."""
+
+    def add(self, session: Session) -> None: ...
+
+    def get(self, session_id: str) -> Session | None: ...
+
+    def list(self, team_id: str, page: Page, *, holder: str = "") -> Sequence[Session]: ...
+
+    def touch(self, session_id: str, now: float) -> None:
+        """It was used. Never backwards."""
+        ...
+
+    def end(self, session_id: str, now: float) -> None:
+        """One that has ended before stays as it is."""
+        ...
+
+    def end_of(self, holder: str, now: float) -> Sequence[str]:
+        """All that somebody has open; their ids."""
+        ...
+
+    def prune(self, before: float, limit: int) -> int:
+        """Forget those that expired before; how many there were."""
         ...
 
 
@@ -141,7 +213,7 @@ class Events(Protocol):
         *,
         team_id: str = ANY_TEAM,
         subject: str = "",
-        kinds: frozenset[EventKind] = frozenset(),
+        kinds: frozenset[str] = frozenset(),
     ) -> Sequence[Event]: ...
 
     def last_seq(self) -> int: ...
@@ -155,6 +227,20 @@ class Events(Protocol):
 
         What is kept has no gaps, and numbers are never given again.
         """
+        ...
+
+
+class Sources(Protocol):
+    """How far those who tell of events in a sandbox have come. Forgotten with the sandbox."""
+
+    def get(self, sandbox_id: str, source: str) -> SourceState | None: ...
+
+    def list(self, sandbox_id: str) -> Sequence[SourceState]:
+        """By name."""
+        ...
+
+    def put(self, state: SourceState) -> None:
+        """Conflict when there is no such sandbox."""
         ...
 
 
@@ -231,11 +317,19 @@ class Transaction(Protocol):
     @property
     def tokens(self) -> Tokens: ...
     @property
+    def people(self) -> People: ...
+    @property
+    def links(self) -> Links: ...
+    @property
+    def sessions(self) -> Sessions: ...
+    @property
     def sandboxes(self) -> Sandboxes: ...
     @property
     def snapshots(self) -> Snapshots: ...
     @property
     def events(self) -> Events: ...
+    @property
+    def sources(self) -> Sources: ...
     @property
     def audit(self) -> Audit: ...
     @property

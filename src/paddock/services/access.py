@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from paddock.domain import team as rules
 from paddock.domain.audit import AuditEntry
-from paddock.domain.errors import InvalidRequest, NotFound
+from paddock.domain.errors import Forbidden, NotFound
 from paddock.domain.ids import new_id
 from paddock.domain.records import check_name
-from paddock.domain.team import Principal, Role, Scope, Team, Token
+from paddock.domain.team import Person, Principal, Role, Scope, Team, Token
 from paddock.ports.clock import Clock
 from paddock.ports.store import Page, Store, Transaction
 
@@ -31,12 +31,16 @@ class TokenWish:
     role: Role = Role.MEMBER
     scopes: frozenset[Scope] | None = None
     lifetime_s: float | None = None
+    person: str = ""
+    """Whose it shall be, by id or address; empty is nobody's, or one's own where one may make
+    no other."""
 
 
 @dataclass(slots=True)
 class _Known:
     token: Token
     team: Team
+    person: Person | None
     looked_up_at: float
 
 
@@ -79,16 +83,19 @@ class Access:
         if known is None or not 0 <= now - known.looked_up_at < _TRUSTED_S:
             known = await self._look_up(token_id, now)
         token, team = (known.token, known.team) if known else (None, None)
-        principal = rules.authenticate(token, team, secret, now)
+        person = known.person if known else None
+        principal = rules.authenticate(token, team, secret, now, person=person)
         if known is not None and now - (known.token.used_at or 0) >= _USE_NOTED_EVERY_S:
             await self._note_use(known, now)
         return principal
 
     async def _look_up(self, token_id: str, now: float) -> _Known | None:
-        def look(tx: Transaction) -> tuple[Token, Team] | None:
+        def look(tx: Transaction) -> tuple[Token, Team, Person | None] | None:
             token = tx.tokens.get(token_id)
             team = tx.teams.get(token.team_id) if token else None
-            return (token, team) if token and team else None
+            if token is None or team is None:
+                return None
+            return token, team, tx.people.get(token.person_id) if token.person_id else None
 
         found = await self._store.read(look)
         if found is None:
@@ -138,40 +145,51 @@ class Access:
         self, principal: Principal, wish: TokenWish, team_name: str = ""
     ) -> tuple[Token, str]:
         """A token and its secret, for one's own team unless one may manage others."""
-        principal.require(Scope.TOKENS_MANAGE)
+        wish = _checked(principal, wish)
         now = self._clock.wall()
         team = await self._team(principal, team_name)
-        wanted = wish.scopes or rules.granted(wish.role, team.operator)
-        if team.id == principal.team_id and (beyond := wanted - principal.scopes):
-            raise InvalidRequest(
-                f"your token lacks {', '.join(sorted(beyond))} and cannot give it to another",
-                remediation="ask for narrower scopes, or use a token that has them",
-            )
-        token, presented = rules.issue(
-            team, wish.name, wish.role, now, scopes=wish.scopes, lifetime_s=wish.lifetime_s
-        )
+        if team.id == principal.team_id:
+            rules.check_gives(principal, wish.scopes or rules.granted(wish.role, team.operator))
 
-        def add(tx: Transaction) -> None:
+        def add(tx: Transaction) -> tuple[Token, str]:
+            person = find_person(tx, team.id, wish.person) if wish.person else None
+            token, presented = rules.issue(
+                team,
+                wish.name,
+                wish.role,
+                now,
+                scopes=wish.scopes,
+                lifetime_s=wish.lifetime_s,
+                person=person,
+            )
             tx.tokens.add(token)
-            detail = {"name": token.name, "role": token.role}
+            detail = {"name": token.name, "role": token.role, "person": token.person_id}
             entry = _entry(team.id, principal.actor, "token.create", token.id, at=now, **detail)
             tx.audit.append([entry])
+            return token, presented
 
-        await self._store.write(add)
-        return token, presented
+        return await self._store.write(add)
 
-    async def tokens(self, principal: Principal, page: Page) -> Sequence[Token]:
-        principal.require(Scope.TOKENS_MANAGE)
-        return await self._store.read(lambda tx: tx.tokens.list(principal.team_id, page))
+    async def tokens(self, principal: Principal, page: Page, person: str = "") -> Sequence[Token]:
+        """The team's, or one person's; who manages none sees their own."""
+        if Scope.TOKENS_MANAGE not in principal.scopes:
+            person = _only_own(principal, person)
+
+        def look(tx: Transaction) -> Sequence[Token]:
+            whose = find_person(tx, principal.team_id, person).id if person else ""
+            return tx.tokens.list(principal.team_id, page, person_id=whose)
+
+        return await self._store.read(look)
 
     async def revoke(self, principal: Principal, token_id: str) -> Token:
         """It lets nobody in any more. Revoking a revoked one is success."""
-        principal.require(Scope.TOKENS_MANAGE)
+        own = "" if Scope.TOKENS_MANAGE in principal.scopes else _only_own(principal, "")
         now = self._clock.wall()
 
         def end(tx: Transaction) -> Token:
             token = tx.tokens.get(token_id)
-            if token is None or token.team_id != principal.team_id:
+            foreign = token is None or token.team_id != principal.team_id
+            if token is None or foreign or (own and token.person_id != own):
                 raise NotFound(
                     f"there is no token {token_id}", remediation="`paddock token list` shows yours"
                 )
@@ -184,8 +202,17 @@ class Access:
             return ended
 
         token = await self._store.write(end)
-        self._known.pop(token_id, None)
+        self.forget([token_id])
         return token
+
+    def forget(self, token_ids: Sequence[str]) -> None:
+        """They were changed: the next use looks at them again."""
+        for token_id in token_ids:
+            self._known.pop(token_id, None)
+
+    def forget_all(self) -> None:
+        """Somebody's role was changed, and with it what all their tokens may."""
+        self._known.clear()
 
     async def _team(self, principal: Principal, name: str) -> Team:
         def look(tx: Transaction) -> Team | None:
@@ -203,6 +230,34 @@ class Access:
                 remediation="`paddock team list` shows those you may see",
             )
         return team
+
+
+def _checked(principal: Principal, wish: TokenWish) -> TokenWish:
+    """Who may make no others may make their own."""
+    if Scope.TOKENS_MANAGE in principal.scopes:
+        return wish
+    return replace(wish, person=_only_own(principal, wish.person))
+
+
+def _only_own(principal: Principal, person: str) -> str:
+    if not principal.person_id or Scope.TOKENS_OWN not in principal.scopes:
+        principal.require(Scope.TOKENS_MANAGE)
+    if person not in ("", "me", principal.person_id):
+        raise Forbidden(
+            "you may see and make your own tokens only",
+            remediation=f"leave the person out, or use a token that has {Scope.TOKENS_MANAGE}",
+        )
+    return principal.person_id
+
+
+def find_person(tx: Transaction, team_id: str, name: str) -> Person:
+    """By id, or by address while they are there; NotFound for anybody else's."""
+    found = tx.people.with_email(team_id, name.lower()) if "@" in name else tx.people.get(name)
+    if found is None or found.team_id != team_id:
+        raise NotFound(
+            f"there is no person {name[:80]}", remediation="`paddock person list` shows yours"
+        )
+    return found
 
 
 def _entry(

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from paddock.domain.errors import PaddockError
-from paddock.domain.event import Event, EventKind
+from paddock.domain.event import Event
 from paddock.ports.store import ANY_TEAM, Store
 
 _log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ class Interest:
 
     team_id: str = ANY_TEAM
     subject: str = ""
-    kinds: frozenset[EventKind] = frozenset()
+    kinds: frozenset[str] = frozenset()
 
     def covers(self, event: Event) -> bool:
         return (

@@ -23,6 +23,8 @@ class Retention:
     """Their previews say 410 instead of 404 for so long."""
     keys_s: float = _DAY
     """A request repeated later than this is a new one."""
+    sign_ins_s: float = 30 * _DAY
+    """Links and sessions, after they expired."""
 
 
 class Housekeeping:
@@ -57,6 +59,8 @@ class Housekeeping:
         now, kept = self._clock.wall(), self.retention
         await self._all(lambda tx: tx.events.prune(now - kept.events_s, _AT_ONCE))
         await self._all(lambda tx: tx.keys.prune(now - kept.keys_s, _AT_ONCE))
+        await self._all(lambda tx: tx.links.prune(now - kept.sign_ins_s, _AT_ONCE))
+        await self._all(lambda tx: tx.sessions.prune(now - kept.sign_ins_s, _AT_ONCE))
         await self._all(lambda tx: tx.sandboxes.purge(now - kept.deleted_sandboxes_s, _AT_ONCE))
         while await self._snapshots.remove_expired():
             pass

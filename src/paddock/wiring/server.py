@@ -41,7 +41,9 @@ from paddock.services.guests import Guests
 from paddock.services.health import ProviderHealth
 from paddock.services.housekeeping import Housekeeping
 from paddock.services.inside import Inside
+from paddock.services.intake import Intake
 from paddock.services.making import Making
+from paddock.services.people import People
 from paddock.services.pressure import Pressure
 from paddock.services.previews import Previews
 from paddock.services.providers import Providers
@@ -50,6 +52,7 @@ from paddock.services.recall import Recall
 from paddock.services.reconciler import Reconciler
 from paddock.services.sandboxes import Sandboxes
 from paddock.services.secrets import Secrets
+from paddock.services.sessions import Sessions
 from paddock.services.settings import Origin, Setting, SettingsAtWork
 from paddock.services.snapshots import Snapshots
 from paddock.services.system import system
@@ -229,9 +232,12 @@ class _Parts:
         anyone: Principal | None,
     ) -> Services:
         commands = Commands(self.inside, self.store, self.clock)
+        people = People(self.store, self.clock, access, Sessions(self.store, self.clock, access))
         return Services(
             store=self.store,
             access=access,
+            people=people,
+            sessions=people.sessions,
             sandboxes=self.sandboxes,
             environment=Environment(self.changes, self.guests),
             commands=commands,
@@ -241,6 +247,7 @@ class _Parts:
             inside=self.inside,
             snapshots=self.snapshots,
             events=events,
+            intake=self._intake(config),
             previews=previews,
             preview_domain=config.preview_domain,
             public_url=config.public_url,
@@ -253,6 +260,10 @@ class _Parts:
             rate=self.rate,
             anyone=anyone,
         )
+
+    def _intake(self, config: ServerConfig) -> Intake:
+        pace = RateLimit(config.events_per_second, config.events_burst)
+        return Intake(self.store, self.clock, self.changes, pace.take)
 
     def rounds(self, settings: Settings) -> Rounds:
         reaper = Reaper(

@@ -9,7 +9,8 @@ from paddock.domain.ids import new_ulid
 from paddock.domain.lifetime import Clockwork
 from paddock.domain.records import SandboxRecord, SnapshotRecord
 from paddock.domain.sandbox import SandboxState
-from paddock.domain.team import Role, Token
+from paddock.domain.session import Session, SignInLink
+from paddock.domain.team import Person, Role, Token
 
 _millis = itertools.count(1_700_000_000_000)
 
@@ -48,6 +49,29 @@ def snapshot(team, name="", **changes):
 
 def token(team, **changes):
     record = Token(next_id("tok"), team.id, "laptop", Role.MEMBER, "digest", 1000.0)
+    return dataclasses.replace(record, **changes)
+
+
+def person(team, **changes):
+    record = Person(next_id("usr"), team.id, "Ada", Role.MEMBER, 1000.0)
+    return dataclasses.replace(record, **changes)
+
+
+def link(someone, **changes):
+    record = SignInLink(next_id("lnk"), someone.team_id, someone.id, "digest", 1000.0, 1600.0)
+    return dataclasses.replace(record, **changes)
+
+
+def session(someone, **changes):
+    record = Session(
+        id=next_id("ses"),
+        team_id=someone.team_id,
+        holder=someone.id,
+        digest="digest",
+        created_at=1000.0,
+        expires_at=9000.0,
+        used_at=1000.0,
+    )
     return dataclasses.replace(record, **changes)
 
 

@@ -1,6 +1,7 @@
 """Events and the audit chain on both databases."""
 
 import asyncio
+import dataclasses
 import sqlite3
 import time
 from contextlib import closing
@@ -10,10 +11,12 @@ import asyncpg
 import pytest
 
 from paddock.domain.audit import GENESIS, Break, first_break
-from paddock.domain.errors import InvalidRequest
+from paddock.domain.errors import Conflict, InvalidRequest
 from paddock.domain.event import Event, EventKind
+from paddock.domain.intake import SourceState
 from paddock.domain.reason import Reason
-from tests.adapters.store.samples import entry, event
+from paddock.domain.sandbox import SandboxState
+from tests.adapters.store.samples import entry, event, sandbox
 
 
 def appending(*events):
@@ -167,3 +170,22 @@ async def test_order_and_numbers_survive_many_writers(store):
     assert all(b.seq == a.seq + 1 for a, b in results)
     assert await seqs(store, limit=1000) == list(range(1, 601))
     assert all(a < b for a, b in pairwise(await seqs(store, limit=1000)))
+
+
+async def test_a_source_of_events_is_kept_until_its_sandbox_is_forgotten(store, team):
+    box = sandbox(team)
+    first = SourceState(box.id, "b", 3, ((1, 2),), 5.0)
+    second = SourceState(box.id, "a", (1 << 53) - 1, (), 6.0)
+    with pytest.raises(Conflict):
+        await store.write(lambda tx: tx.sources.put(first))
+    await store.write(lambda tx: tx.sandboxes.add(box))
+    await store.write(lambda tx: [tx.sources.put(each) for each in (first, second)] and None)
+    assert await store.read(lambda tx: tx.sources.get(box.id, "b")) == first
+    assert await store.read(lambda tx: tx.sources.get(box.id, "c")) is None
+    filled = dataclasses.replace(first, missing=(), changed_at=7.0)
+    await store.write(lambda tx: tx.sources.put(filled))
+    assert await store.read(lambda tx: tx.sources.list(box.id)) == [second, filled]
+    gone = dataclasses.replace(box, state=SandboxState.DELETED)
+    await store.write(lambda tx: tx.sandboxes.replace(gone))
+    await store.write(lambda tx: tx.sandboxes.purge(2000.0, 10))
+    assert await store.read(lambda tx: tx.sources.list(box.id)) == []

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Integer, Select, bindparam, delete, func, ins
 from paddock.adapters.store.records import restored
 from paddock.adapters.store.schema import counter
 from paddock.adapters.store.schema import event as table
-from paddock.domain.event import Event, EventKind
+from paddock.domain.event import Event
 from paddock.ports.store import ANY_TEAM
 
 _COUNTER = counter.c.name == "event"
@@ -53,7 +53,7 @@ class SqlEvents:
         *,
         team_id: str = ANY_TEAM,
         subject: str = "",
-        kinds: frozenset[EventKind] = frozenset(),
+        kinds: frozenset[str] = frozenset(),
     ) -> Sequence[Event]:
         query = following(seq, limit, team_id, subject)
         if kinds:

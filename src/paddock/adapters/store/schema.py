@@ -15,7 +15,7 @@ from sqlalchemy import (
 
 from paddock.adapters.store.columns import Json, Line, Serial
 
-REVISION = "0002"
+REVISION = "0004"
 """What a database must have had applied last to be used by this code."""
 VERSION_TABLE = "paddock_revision"
 
@@ -33,6 +33,7 @@ NOT_DELETED = text("state <> 'deleted'")
 # Not as an equality, for which SQLite would rather take the index of all states, and sort.
 IS_DELETED = text("NOT state <> 'deleted'")
 EXPIRES = text("expires_at IS NOT NULL")
+HAS_EMAIL = text("email <> '' AND removed_at IS NULL")
 
 team = Table(
     "team",
@@ -42,6 +43,59 @@ team = Table(
     Column("created_at", Double, nullable=False),
     Column("operator", Boolean, nullable=False),
     UniqueConstraint("name"),
+)
+
+person = Table(
+    "person",
+    metadata,
+    Column("id", Line, primary_key=True),
+    Column("team_id", Line, ForeignKey("team.id"), nullable=False),
+    Column("name", Line, nullable=False),
+    Column("email", Line, nullable=False),
+    Column("role", Line, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("removed_at", Double),
+    Index(None, "team_id", "id"),
+)
+Index(
+    "uq_person_team_id_email",
+    person.c.team_id,
+    person.c.email,
+    unique=True,
+    sqlite_where=HAS_EMAIL,
+    postgresql_where=HAS_EMAIL,
+)
+
+sign_in_link = Table(
+    "sign_in_link",
+    metadata,
+    Column("id", Line, primary_key=True),
+    Column("team_id", Line, ForeignKey("team.id"), nullable=False),
+    Column("person_id", Line, ForeignKey("person.id"), nullable=False),
+    Column("digest", Line, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Column("used_at", Double),
+    Index(None, "person_id"),
+    Index(None, "expires_at"),
+)
+
+session = Table(
+    "session",
+    metadata,
+    Column("id", Line, primary_key=True),
+    Column("team_id", Line, ForeignKey("team.id"), nullable=False),
+    Column("holder", Line, nullable=False),
+    Column("token_id", Line, nullable=False),
+    Column("digest", Line, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Column("used_at", Double, nullable=False),
+    Column("ended_at", Double),
+    Column("agent", Line, nullable=False),
+    Index(None, "team_id", "id"),
+    Index(None, "holder", "id"),
+    Index(None, "expires_at"),
 )
 
 token = Table(
@@ -57,7 +111,9 @@ token = Table(
     Column("expires_at", Double),
     Column("revoked_at", Double),
     Column("used_at", Double),
+    Column("person_id", Line, nullable=False, server_default=""),
     Index(None, "team_id", "id"),
+    Index(None, "person_id"),
 )
 
 sandbox = Table(
@@ -157,6 +213,21 @@ event = Table(
     Column("data", Json, nullable=False),
     Index(None, "team_id", "seq"),
     Index(None, "subject", "seq"),
+)
+
+event_source = Table(
+    "event_source",
+    metadata,
+    Column(
+        "sandbox_id",
+        Line,
+        ForeignKey("sandbox.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("source", Line, primary_key=True),
+    Column("last_seq", Serial, nullable=False),
+    Column("missing", Json, nullable=False),
+    Column("changed_at", Double, nullable=False),
 )
 
 audit = Table(

@@ -29,10 +29,12 @@ class SqlTokens:
         found = self._connection.execute(query).mappings().first()
         return None if found is None else from_row(found)
 
-    def list(self, team_id: str, page: Page) -> Sequence[Token]:
+    def list(self, team_id: str, page: Page, *, person_id: str = "") -> Sequence[Token]:
         query = newest_first(select(table), table.c.id, page)
         if team_id:
             query = query.where(table.c.team_id == team_id)
+        if person_id:
+            query = query.where(table.c.person_id == person_id)
         return [from_row(row) for row in self._connection.execute(query).mappings()]
 
     def replace(self, token: Token) -> None:
@@ -48,6 +50,15 @@ class SqlTokens:
         )
         if not changed.rowcount:
             raise NotFound(f"there is no token {token.id}")
+
+    def revoke_of(self, person_id: str, now: float) -> Sequence[str]:
+        changed = self._connection.execute(
+            update(table)
+            .where(table.c.person_id == person_id, table.c.revoked_at.is_(None))
+            .values(revoked_at=now)
+            .returning(table.c.id)
+        )
+        return [row.id for row in changed]
 
 
 def to_row(token: Token) -> dict[str, Any]:

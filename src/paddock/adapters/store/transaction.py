@@ -7,9 +7,12 @@ from sqlalchemy import Connection
 from paddock.adapters.store.audit import SqlAudit
 from paddock.adapters.store.events import SqlEvents
 from paddock.adapters.store.keys import SqlKeys
+from paddock.adapters.store.people import SqlPeople
 from paddock.adapters.store.sandboxes import SqlSandboxes
 from paddock.adapters.store.secrets import SqlSecrets
+from paddock.adapters.store.sessions import SqlLinks, SqlSessions
 from paddock.adapters.store.snapshots import SqlSnapshots
+from paddock.adapters.store.sources import SqlSources
 from paddock.adapters.store.teams import SqlTeams
 from paddock.adapters.store.tokens import SqlTokens
 from paddock.adapters.store.values import SqlValues
@@ -31,12 +34,28 @@ class SqlTransaction:
         return SqlTokens(self._connection)
 
     @cached_property
+    def people(self) -> SqlPeople:
+        return SqlPeople(self._connection)
+
+    @cached_property
+    def links(self) -> SqlLinks:
+        return SqlLinks(self._connection)
+
+    @cached_property
+    def sessions(self) -> SqlSessions:
+        return SqlSessions(self._connection)
+
+    @cached_property
     def sandboxes(self) -> SqlSandboxes:
         return SqlSandboxes(self._connection)
 
     @cached_property
     def snapshots(self) -> SqlSnapshots:
         return SqlSnapshots(self._connection)
+
+    @cached_property
+    def sources(self) -> SqlSources:
+        return SqlSources(self._connection)
 
     @cached_property
     def audit(self) -> SqlAudit:

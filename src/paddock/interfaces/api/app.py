@@ -6,7 +6,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from paddock import __version__
-from paddock.interfaces.api import errors
+from paddock.interfaces.api import browsers, errors
 from paddock.interfaces.api.context import Services
 from paddock.interfaces.api.middleware import Envelope, Observe
 from paddock.interfaces.api.routes import (
@@ -15,10 +15,13 @@ from paddock.interfaces.api.routes import (
     events,
     files,
     health,
+    intake,
+    people,
     ports,
     providers,
     sandboxes,
     secrets,
+    sessions,
     settings,
     snapshots,
     templates,
@@ -35,7 +38,10 @@ _ROUTERS = (
     snapshots,
     templates,
     events,
+    intake,
     access,
+    people,
+    sessions,
     secrets,
     settings,
     providers,
@@ -44,7 +50,10 @@ _ROUTERS = (
 # Also what the listener in front says of a request that takes too long or is too large.
 _ALWAYS = (400, 401, 403, 404, 408, 409, 413, 414, 429, 431, 500, 501, 502, 503, 504)
 
-_FOR_ANYONE = ("/healthz", "/readyz", "/v1/version")
+_FOR_ANYONE = (
+    *(("get", path) for path in ("/healthz", "/readyz", "/v1/version")),
+    ("post", "/v1/session"),
+)
 
 
 def create_app(services: Services, observe: Observe) -> FastAPI:
@@ -93,13 +102,19 @@ def document(app: FastAPI) -> dict[str, Any]:
         "Error": {"description": "what went wrong, and what to do about it", "content": content}
     }
     found["components"]["securitySchemes"] = {
-        "token": {"type": "http", "scheme": "bearer", "description": "`paddock token create`"}
+        "token": {"type": "http", "scheme": "bearer", "description": "`paddock token create`"},
+        "session": {
+            "type": "apiKey",
+            "in": "cookie",
+            "name": browsers.COOKIE,
+            "description": "`POST /v1/session`; writes also need the header X-Paddock-CSRF",
+        },
     }
-    found["security"] = [{"token": []}]
+    found["security"] = [{"token": []}, {"session": []}]
     for path, operations in found["paths"].items():
-        for operation in operations.values():
+        for method, operation in operations.items():
             _document_errors(operation)
-            if path in _FOR_ANYONE:
+            if (method, path) in _FOR_ANYONE:
                 operation["security"] = []
     app.openapi_schema = found
     return found

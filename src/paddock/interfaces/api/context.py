@@ -8,6 +8,7 @@ from starlette.requests import HTTPConnection
 
 from paddock.domain.errors import InvalidRequest, LimitExceeded, Unauthenticated
 from paddock.domain.team import Principal
+from paddock.interfaces.api import browsers
 from paddock.interfaces.api.limits import RateLimit
 from paddock.interfaces.api.metrics import Metrics
 from paddock.ports.store import Page, Store
@@ -19,10 +20,13 @@ from paddock.services.events import EventFeed
 from paddock.services.files import Files
 from paddock.services.health import ProviderHealth
 from paddock.services.inside import Inside
+from paddock.services.intake import Intake
+from paddock.services.people import People
 from paddock.services.previews import Previews
 from paddock.services.providers import Providers
 from paddock.services.sandboxes import Sandboxes
 from paddock.services.secrets import Secrets
+from paddock.services.sessions import Sessions
 from paddock.services.settings import SettingsAtWork
 from paddock.services.snapshots import Snapshots
 from paddock.services.templates import Templates
@@ -38,6 +42,8 @@ class Services:
 
     store: Store
     access: Access
+    people: People
+    sessions: Sessions
     sandboxes: Sandboxes
     environment: Environment
     commands: Commands
@@ -47,6 +53,7 @@ class Services:
     inside: Inside
     snapshots: Snapshots
     events: EventFeed
+    intake: Intake
     previews: Previews
     preview_domain: str
     public_url: str
@@ -72,19 +79,34 @@ def services_of(connection: HTTPConnection) -> Services:
 
 
 async def principal(connection: HTTPConnection) -> Principal:
-    """Whom the request acts for: `Authorization: Bearer TOKEN`, or `X-API-Key: TOKEN`."""
+    """Whom the request acts for: `Authorization: Bearer TOKEN`, `X-API-Key: TOKEN`, or a session's
+    cookie."""
     given = services_of(connection)
     if given.anyone is not None:
+        browsers.check_origin(connection, given.public_url)
         return given.anyone
-    presented = _presented(connection)
-    who = await given.access.authenticate(presented)
+    who = await _authenticated(connection, given)
     if (wait_s := given.rate.take(who.actor)) > 0:
         raise LimitExceeded(
-            f"token {who.actor} has made too many requests",
+            f"{who.actor} has made too many requests",
             remediation=f"wait {wait_s:.1f} s; streams and events need no polling",
             retry_after_s=wait_s,
         )
     return who
+
+
+async def _authenticated(connection: HTTPConnection, given: Services) -> Principal:
+    if presented := _presented(connection):
+        return await given.access.authenticate(presented)
+    if cookie := browsers.cookie_of(connection, given.public_url):
+        who = await given.sessions.authenticate(cookie)
+        browsers.check_intended(connection, cookie, given.public_url)
+        return who
+    raise Unauthenticated(
+        "this needs a token",
+        remediation="send `Authorization: Bearer TOKEN`; the first one is in the data directory, "
+        "in the file admin-token",
+    )
 
 
 def _presented(connection: HTTPConnection) -> str:
@@ -97,11 +119,7 @@ def _presented(connection: HTTPConnection) -> str:
     for offered in connection.scope.get("subprotocols", ()):
         if offered.startswith(TOKEN_PROTOCOL):
             return str(offered.removeprefix(TOKEN_PROTOCOL))
-    raise Unauthenticated(
-        "this needs a token",
-        remediation="send `Authorization: Bearer TOKEN`; the first one is in the data directory, "
-        "in the file admin-token",
-    )
+    return ""
 
 
 async def page(

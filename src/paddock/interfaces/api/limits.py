@@ -29,8 +29,8 @@ class RateLimit:
         self._per_second = self._per_second if per_second is None else per_second
         self._burst = self._burst if burst is None else burst
 
-    def take(self, who: str) -> float:
-        """0 when the request may pass, otherwise the seconds until one may."""
+    def take(self, who: str, amount: float = 1) -> float:
+        """0 when so much may pass, otherwise the seconds until it may."""
         now = self._now()
         bucket = self._buckets.get(who)
         if bucket is None:
@@ -39,10 +39,11 @@ class RateLimit:
             bucket = self._buckets[who] = _Bucket(self._burst, now)
         bucket.left = min(self._burst, bucket.left + (now - bucket.at) * self._per_second)
         bucket.at = now
-        if bucket.left >= 1:
-            bucket.left -= 1
+        amount = min(amount, self._burst)  # what is larger than the bucket waits until it is full
+        if bucket.left >= amount:
+            bucket.left -= amount
             return 0.0
-        return (1 - bucket.left) / self._per_second
+        return (amount - bucket.left) / self._per_second
 
     def _forget_full(self, now: float) -> None:
         """A bucket that has filled up again says nothing."""

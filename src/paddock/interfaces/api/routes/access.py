@@ -3,13 +3,15 @@
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import Field
 
 from paddock.domain.team import Role, Scope, Team, Token
 from paddock.interfaces.api.context import Given, Paging, Who
+from paddock.interfaces.api.routes.people import PersonShape, show_person
 from paddock.interfaces.api.schemas.common import ListOf, Name, Shape, Text, at, moment, paged
 from paddock.services.access import TokenWish
+from paddock.services.people import ME
 
 router = APIRouter(prefix="/v1", tags=["access"])
 
@@ -35,6 +37,7 @@ class TokenShape(Shape):
     expires_at: datetime | None
     revoked_at: datetime | None
     used_at: datetime | None
+    person_id: str | None = Field(description="whose it is; it ends when they leave")
 
 
 class NewToken(TokenShape):
@@ -63,13 +66,17 @@ class CreateToken(Shape):
     scopes: list[Scope] | None = None
     lifetime_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     team: Annotated[Text, Field(max_length=64, description="your own unless said")] = ""
+    person: Annotated[
+        Text, Field(max_length=254, description="whose it shall be: an id or address, or `me`")
+    ] = ""
 
 
 class Self(Shape):
-    """Whom a token stands for."""
+    """Whom a token or session stands for."""
 
     team: TeamShape
-    actor: str
+    person: PersonShape | None
+    actor: str = Field(description="who, and by what: `usr_…/tok_…`, or a token that is nobody's")
     role: Role
     scopes: list[Scope]
 
@@ -78,7 +85,14 @@ class Self(Shape):
 async def me(given: Given, who: Who) -> Self:
     """Whom your token stands for."""
     team = await given.access.team_of(who)
-    return Self(team=_team(team), actor=who.actor, role=who.role, scopes=sorted(who.scopes))
+    person = await given.people.get(who, who.person_id) if who.person_id else None
+    return Self(
+        team=_team(team),
+        person=show_person(person) if person else None,
+        actor=who.actor,
+        role=who.role,
+        scopes=sorted(who.scopes),
+    )
 
 
 @router.post("/teams", status_code=201)
@@ -99,15 +113,23 @@ async def list_teams(given: Given, who: Who, page: Paging) -> ListOf[TeamShape]:
 async def create_token(given: Given, who: Who, wanted: CreateToken) -> NewToken:
     """Make a token; its secret is shown this once."""
     scopes = None if wanted.scopes is None else frozenset(wanted.scopes)
-    wish = TokenWish(wanted.name, wanted.role, scopes, wanted.lifetime_s)
+    person = who.person_id if wanted.person == ME else wanted.person
+    wish = TokenWish(wanted.name, wanted.role, scopes, wanted.lifetime_s, person)
     token, secret = await given.access.create_token(who, wish, wanted.team)
     return NewToken(**dict(_token(token)), token=secret)
 
 
 @router.get("/tokens")
-async def list_tokens(given: Given, who: Who, page: Paging) -> ListOf[TokenShape]:
-    """The team's tokens, revoked ones included."""
-    found = await given.access.tokens(who, page)
+async def list_tokens(
+    given: Given,
+    who: Who,
+    page: Paging,
+    *,
+    person: Annotated[str, Query(max_length=254, description="only this person's")] = "",
+) -> ListOf[TokenShape]:
+    """The team's tokens, or your own if you manage no others; revoked ones included."""
+    person = who.person_id if person == ME else person
+    found = await given.access.tokens(who, page, person)
     return paged(found, page.limit - 1, _token, lambda token: token.id)
 
 
@@ -134,4 +156,5 @@ def _token(token: Token) -> TokenShape:
         expires_at=moment(token.expires_at),
         revoked_at=moment(token.revoked_at),
         used_at=moment(token.used_at),
+        person_id=token.person_id or None,
     )

@@ -1,35 +1,47 @@
 """`/v1/events` and `/v1/audit`: what happened, and who did it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
+from pydantic import Field
 
 from paddock.domain.audit import AuditEntry
 from paddock.domain.errors import InvalidRequest
-from paddock.domain.event import Event, EventKind
-from paddock.domain.team import Scope
+from paddock.domain.event import CUSTOM_KIND, Event, EventKind
+from paddock.domain.team import Principal, Scope
 from paddock.interfaces.api import streams
-from paddock.interfaces.api.context import Given, Paging, Who
+from paddock.interfaces.api.context import Given, Paging, Services, Who
 from paddock.interfaces.api.errors import request_id
 from paddock.interfaces.api.schemas.common import ListOf, Shape, at, paged
 from paddock.interfaces.api.streams import Format
+from paddock.ports.store import Transaction
 from paddock.services.events import Interest
 
 router = APIRouter(prefix="/v1", tags=["events"])
+
+
+Kind = EventKind | Annotated[str, Field(pattern=f"^{CUSTOM_KIND}$")]
 
 
 class EventShape(Shape):
     """One thing that happened."""
 
     seq: int
-    kind: EventKind
+    kind: Kind
     subject: str
     at: datetime
     actor: str
     data: dict[str, Any]
+
+
+class Acting(Shape):
+    """The person who acted."""
+
+    id: str
+    name: str = Field(description="as it is now; empty when they were forgotten")
 
 
 class AuditShape(Shape):
@@ -40,6 +52,7 @@ class AuditShape(Shape):
     at_seconds: float
     team_id: str
     actor: str
+    person: Acting | None
     action: str
     subject: str
     detail: dict[str, Any]
@@ -48,7 +61,7 @@ class AuditShape(Shape):
 
 
 Subject = Annotated[str, Query(max_length=64, description="the id of what it happened to")]
-Kinds = Annotated[list[EventKind] | None, Query()]
+Kinds = Annotated[list[Kind] | None, Query()]
 
 
 @router.get("/events")
@@ -96,11 +109,10 @@ async def follow(
 async def audit(given: Given, who: Who, page: Paging) -> ListOf[AuditShape]:
     """Who did what in the team, oldest first."""
     who.require(Scope.AUDIT_READ)
-    place = _place(page.after)
-    found = await given.store.read(
-        lambda tx: tx.audit.after(place, page.limit, team_id=who.team_id)
+    found, names = await _entries(given, who, _place(page.after), page.limit)
+    return paged(
+        found, page.limit - 1, lambda each: _show_entry(each, names), lambda each: each.seq
     )
-    return paged(found, page.limit - 1, _show_entry, lambda entry: entry.seq)
 
 
 @router.get(
@@ -115,15 +127,30 @@ async def export(request: Request, given: Given, who: Who) -> StreamingResponse:
     async def lines() -> AsyncIterator[bytes]:
         place = 0
         while True:
-            found = await given.store.read(
-                lambda tx, place=place: tx.audit.after(place, 500, team_id=who.team_id)  # type: ignore[misc]
-            )
-            yield b"".join(_show_entry(entry).model_dump_json().encode() + b"\n" for entry in found)
+            found, names = await _entries(given, who, place, 500)
+            shown = (_show_entry(entry, names).model_dump_json() for entry in found)
+            yield "".join(f"{line}\n" for line in shown).encode()
             if len(found) < 500:
                 return
             place = found[-1].seq
 
     return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+
+async def _entries(
+    given: Services, who: Principal, place: int, limit: int
+) -> tuple[Sequence[AuditEntry], Mapping[str, str]]:
+    """With the names of the people in them, which are not in the chain: that is for ever."""
+
+    def look(tx: Transaction) -> tuple[Sequence[AuditEntry], Mapping[str, str]]:
+        found = tx.audit.after(place, limit, team_id=who.team_id)
+        return found, tx.people.named(sorted({_holder(entry) for entry in found}))
+
+    return await given.store.read(look)
+
+
+def _holder(entry: AuditEntry) -> str:
+    return entry.actor.partition("/")[0]
 
 
 def _place(cursor: str) -> int:
@@ -148,13 +175,15 @@ def _show(event: Event) -> EventShape:
     )
 
 
-def _show_entry(entry: AuditEntry) -> AuditShape:
+def _show_entry(entry: AuditEntry, names: Mapping[str, str]) -> AuditShape:
+    holder = _holder(entry)
     return AuditShape(
         seq=entry.seq,
         at=at(entry.at),
         at_seconds=entry.at,
         team_id=entry.team_id,
         actor=entry.actor,
+        person=Acting(id=holder, name=names[holder]) if holder in names else None,
         action=entry.action,
         subject=entry.subject,
         detail=dict(entry.detail),

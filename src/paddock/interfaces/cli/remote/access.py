@@ -19,7 +19,9 @@ _ROLES = click.Choice([role.value for role in Role])
 _SCOPES = click.Choice([scope.value for scope in Scope])
 
 
-def _ask(method: str, path: str, **more: Any) -> Any:
+def ask(method: str, path: str, **more: Any) -> Any:
+    """One call, and its answer."""
+
     async def work() -> Any:
         async with connected() as server:
             return await server.call(method, path, **more)
@@ -27,7 +29,9 @@ def _ask(method: str, path: str, **more: Any) -> Any:
     return run_async(work())
 
 
-def _listed(path: str) -> list[Any]:
+def listed(path: str) -> list[Any]:
+    """Every item of a list."""
+
     async def work() -> list[Any]:
         async with connected() as server:
             return await gathered(server.pages(path, {}))
@@ -46,6 +50,7 @@ def token() -> None:
 @click.option("--scope", "scopes", multiple=True, type=_SCOPES, help="Only for this.")
 @click.option("--expires", type=Seconds(), help="After so long.")
 @click.option("--team", default="", help="Of another team, for its operators.")
+@click.option("--person", default="", help="Whose it is: an id, an address, or `me`.")
 @output_options
 @pass_invocation
 def create(
@@ -57,6 +62,7 @@ def create(
     scopes: Sequence[str],
     expires: float | None,
     team: str,
+    person: str,
 ) -> None:
     """Make a token. It is printed this once."""
     wish = without_nothing(
@@ -65,8 +71,9 @@ def create(
         scopes=list(scopes) or None,
         lifetime_s=expires,
         team=team or None,
+        person=person or None,
     )
-    made = _ask("POST", "/v1/tokens", json=wish)
+    made = ask("POST", "/v1/tokens", json=wish)
     answer(invocation, made, made["token"])
     if not invocation.json:
         click.echo(f"note: {made['id']} ({made['role']}); it is not shown again", err=True)
@@ -77,7 +84,7 @@ def create(
 @pass_invocation
 def list_tokens(invocation: Invocation) -> None:
     """List the team's tokens, revoked ones included."""
-    found = _listed("/v1/tokens")
+    found = listed("/v1/tokens")
     if invocation.json:
         print_json({"tokens": found})
         return
@@ -110,7 +117,7 @@ def _age(moment: str) -> str:
 @pass_invocation
 def revoke(invocation: Invocation, tokens: Sequence[str]) -> None:
     """Let tokens open nothing any more."""
-    done = [_ask("DELETE", f"/v1/tokens/{segment(each)}") for each in tokens]
+    done = [ask("DELETE", f"/v1/tokens/{segment(each)}") for each in tokens]
     lines = "\n".join(f"{each} revoked" for each in tokens)
     answer(invocation, {"tokens": done}, lines)
 
@@ -126,7 +133,7 @@ def team() -> None:
 @pass_invocation
 def create_team(invocation: Invocation, name: str) -> None:
     """Make a team. The token of its first admin is printed this once."""
-    made = _ask("POST", "/v1/teams", json={"name": name})
+    made = ask("POST", "/v1/teams", json={"name": name})
     answer(invocation, made, made["token"]["token"])
     if not invocation.json:
         click.echo(f"note: team {made['name']} ({made['id']})", err=True)
@@ -137,7 +144,7 @@ def create_team(invocation: Invocation, name: str) -> None:
 @pass_invocation
 def list_teams(invocation: Invocation) -> None:
     """List the teams that you may see."""
-    found = _listed("/v1/teams")
+    found = listed("/v1/teams")
     if invocation.json:
         print_json({"teams": found})
         return

@@ -74,10 +74,15 @@ def audit(invocation: Invocation, export: bool) -> None:
     print_table(
         ("WHEN", "WHO", "WHAT", "TO"),
         (
-            (entry["at"][:19].replace("T", " "), entry["actor"], entry["action"], entry["subject"])
+            (entry["at"][:19].replace("T", " "), _who(entry), entry["action"], entry["subject"])
             for entry in run_async(work())
         ),
     )
+
+
+def _who(entry: dict[str, Any]) -> str:
+    person = entry["person"]
+    return f"{person['name']} ({person['id']})" if person and person["name"] else entry["actor"]
 
 
 async def _export() -> None:
