@@ -5,6 +5,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ from paddock.domain.errors import PaddockError
 _log = logging.getLogger(__name__)
 _AT_ONCE = 4
 _QUIET_S = 0.1
+_QUIET_WHEN_PLENTY_S = 1.0
 
 
 @dataclass
@@ -28,7 +30,8 @@ class _Shelf:
 class WarmPool:
     """Keeps each shelf at its size. One shelf holds sandboxes of one plan.
 
-    Replacements are begun once nobody has taken anything for a moment: a burst is served first.
+    A replacement is begun once nobody has taken anything for a moment: a burst is served first,
+    and while more than half of a shelf is left there is no hurry at all.
     """
 
     make: Callable[[Plan], Awaitable[SandboxRecord]]
@@ -37,7 +40,7 @@ class WarmPool:
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _refilling: asyncio.Task[None] | None = None
     _last_taken: float = 0.0
-    _closed: bool = False
+    _closed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def take(self, plan: Plan) -> SandboxRecord | None:
         """One that waits, if any; another is begun in its place."""
@@ -55,7 +58,7 @@ class WarmPool:
 
     def give_back(self, plan: Plan, record: SandboxRecord) -> None:
         """One that was taken waits again; after the end it goes with the others."""
-        if self._closed:
+        if self._closed.is_set():
             self._begin(self._throw_away(record))
         else:
             self._shelves.setdefault(plan, _Shelf()).waiting.append(record)
@@ -79,7 +82,7 @@ class WarmPool:
 
     async def aclose(self) -> None:
         """Destroy what nobody claimed."""
-        self._closed = True
+        self._closed.set()
         await self.settle()
         for shelf in self._shelves.values():
             while shelf.waiting:
@@ -93,12 +96,10 @@ class WarmPool:
             _log.warning("warm sandbox not destroyed ref=%s error=%s", record.ref, error)
 
     def _refill(self) -> None:
-        if not self._closed and (self._refilling is None or self._refilling.done()):
+        if not self._closed.is_set() and (self._refilling is None or self._refilling.done()):
             self._refilling = self._begin(self._fill_shelves())
 
     async def _fill_shelves(self) -> None:
-        while not self._closed and (wait := self._last_taken + _QUIET_S - time.monotonic()) > 0:  # noqa: ASYNC110
-            await asyncio.sleep(wait)
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(_AT_ONCE):
@@ -108,13 +109,21 @@ class WarmPool:
             _log.warning("warm sandboxes not made error=%s", failures.exceptions[0])
 
     async def _fill(self) -> None:
-        while not self._closed and (short := self._shortest()) is not None:
+        while not self._closed.is_set() and (short := self._shortest()) is not None:
             plan, shelf = short
+            if (wait := self._last_taken + _patience(shelf) - time.monotonic()) > 0:
+                await self._idle(wait)
+                continue
             shelf.being_made += 1
             try:
                 shelf.waiting.append(await self.make(plan))
             finally:
                 shelf.being_made -= 1
+
+    async def _idle(self, seconds: float) -> None:
+        """At most so long: the end does not wait for anybody's patience."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._closed.wait(), seconds)
 
     def _shortest(self) -> tuple[Plan, _Shelf] | None:
         """The shelf that lacks most, if any lacks something."""
@@ -130,3 +139,7 @@ class WarmPool:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _patience(shelf: _Shelf) -> float:
+    return _QUIET_WHEN_PLENTY_S if 2 * len(shelf.waiting) > shelf.size else _QUIET_S
