@@ -218,3 +218,35 @@ async def test_the_address_never_shows_its_token() -> None:
 async def test_a_client_must_be_entered_first() -> None:
     with pytest.raises(RuntimeError, match="async with"):
         await Guest(GuestAddress(socket="/x")).exec(["true"])
+
+
+async def test_a_second_answer_to_one_question_is_nobodys(pretend: Pretend) -> None:
+    first = http(json.dumps({"exitCode": 0, "reason": "exited"}).encode())
+    second = http(json.dumps({"exitCode": 7, "reason": "exited"}).encode())
+    async with Guest(pretend(first + second)) as guest:
+        for _ in range(3):
+            assert (await guest.exec(["true"])).exit_code == 0
+
+
+async def test_who_waits_is_told_when_the_session_ends(tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+
+    async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_unix_server(never, path):
+        async with Guest(GuestAddress(socket=path)) as guest:
+            waiting = asyncio.create_task(guest.exec(["true"]))
+            await asyncio.sleep(0.1)
+        with pytest.raises(Unavailable, match="has ended"):
+            await asyncio.wait_for(waiting, 5)
+        with pytest.raises(Unavailable, match="has ended"):
+            await guest.exec(["true"])
+
+
+async def test_a_head_without_end_is_refused(pretend: Pretend) -> None:
+    endless = b"HTTP/1.1 200 OK\r\n" + b"".join(b"x-%d: y\r\n" % n for n in range(20_000))
+    async with Guest(pretend(endless)) as guest:
+        with pytest.raises(PaddockError):
+            await guest.exec(["true"])

@@ -18,6 +18,7 @@ from paddock.domain.errors import Broken, LimitExceeded, TimedOut, Unavailable
 from paddock.domain.guest import GuestAddress
 from paddock.guest_client import answers
 from paddock.guest_client.answers import Message
+from paddock.guest_client.wire import Wire
 
 ANSWER_LIMIT = 4 << 20
 FRAME_LIMIT = 4 << 20
@@ -35,15 +36,17 @@ class Transport:
     def __init__(self, address: GuestAddress) -> None:
         self._address = address
         self._session: aiohttp.ClientSession | None = None
+        # Across a network aiohttp's care for TLS, proxies and names is worth its price.
+        self._wire = Wire(address.socket) if address.socket else None
+        self._fields = dict(address.headers)
+        if address.token:
+            self._fields["x-access-token"] = address.token
         self._base = address.url.rstrip("/") if address.url else "http://guest"
 
     async def __aenter__(self) -> Self:
-        headers = dict(self._address.headers)
-        if self._address.token:
-            headers["x-access-token"] = self._address.token
         self._session = aiohttp.ClientSession(
             connector=self._connector(),
-            headers=headers,
+            headers=self._fields,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT),
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -58,6 +61,8 @@ class Transport:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._wire is not None:
+            self._wire.close()
         if self._session is not None:
             await self._session.close()
 
@@ -72,17 +77,29 @@ class Transport:
     ) -> Message:
         """A unary call, e.g. `paddock.Guest/Exec`."""
         headers = {**_JSON, **basic_user(user)}
-        body = dump(message)
-        async with self.request(
-            "POST", method, headers=headers, body=body, timeout=timeout
-        ) as answer:
-            return answers.parse_object(await read_all(answer, limit, method), method)
+        said = await self._post(method, headers, dump(message), timeout=timeout, limit=limit)
+        return answers.parse_object(said, method)
 
     async def post_plain(self, path: str, message: Mapping[str, Any]) -> None:
         """A route that answers with nothing but success."""
-        body = dump(message)
-        async with self.request("POST", path, headers=_JSON, body=body, timeout=CALL_TIMEOUT):
-            return
+        await self._post(path, _JSON, dump(message), timeout=CALL_TIMEOUT, limit=ANSWER_LIMIT)
+
+    async def _post(
+        self, path: str, headers: Mapping[str, str], body: bytes, *, timeout: float, limit: int
+    ) -> bytes:
+        if self._wire is None or len(body) > _PIECE:
+            async with self.request(
+                "POST", path, headers=headers, body=body, timeout=timeout
+            ) as answer:
+                return await read_all(answer, limit, path)
+        if self._session is None:
+            raise RuntimeError("use the guest's client within `async with`")
+        status, said = await self._wire.post(
+            path, {**self._fields, **headers}, body, timeout=timeout, limit=limit
+        )
+        if status >= 300:
+            raise answers.error_of(status, said, path)
+        return said
 
     async def stream(
         self,
