@@ -13,6 +13,10 @@ from paddock.adapters.store.schema import audit as table
 from paddock.domain.audit import GENESIS, AuditEntry, chained
 from paddock.ports.store import ANY_TEAM
 
+# Made once: building a statement takes longer than SQLite needs to execute it.
+_INSERT = insert(table)
+_HEAD = select(table.c.seq, table.c.hash).order_by(table.c.seq.desc()).limit(1)
+
 
 class SqlAudit:
     """The port's `Audit`.
@@ -35,7 +39,7 @@ class SqlAudit:
             as_stored = replace(entry, at=float(entry.at), detail=json.loads(encode(entry.detail)))
             linked.append(chained(as_stored, seq, previous))
             previous = linked[-1].hash
-        self._connection.execute(insert(table), [asdict(entry) for entry in linked])
+        self._connection.execute(_INSERT, [asdict(entry) for entry in linked])
         return linked
 
     def after(self, seq: int, limit: int, *, team_id: str = ANY_TEAM) -> Sequence[AuditEntry]:
@@ -45,8 +49,7 @@ class SqlAudit:
         return [from_row(row) for row in self._connection.execute(query).mappings()]
 
     def head(self) -> tuple[int, str]:
-        query = select(table.c.seq, table.c.hash).order_by(table.c.seq.desc()).limit(1)
-        found = self._connection.execute(query).first()
+        found = self._connection.execute(_HEAD).first()
         return (0, GENESIS) if found is None else (found.seq, found.hash)
 
 

@@ -33,6 +33,41 @@ _COLUMNS = (
     *("id", "team_id", "name", "state", "provider", "ref"),
     *("created_at", "changed_at", "version", "labels"),
 )
+_NEW = "new_"
+_KEPT = ("id", "team_id")
+# Made once: building a statement takes longer than SQLite needs to execute it.
+_INSERT = insert(table)
+_BY_ID = select(table).where(table.c.id == bindparam("id"))
+_BY_ID_IN_TEAM = _BY_ID.where(table.c.team_id == bindparam("team_id"))
+_BY_NAME = select(table).where(
+    table.c.team_id == bindparam("team_id"), table.c.name == bindparam("name"), NOT_DELETED
+)
+_HOLDER = select(table.c.id).where(
+    table.c.team_id == bindparam("team_id"),
+    table.c.name == bindparam("name"),
+    table.c.id != bindparam("id"),
+    NOT_DELETED,
+)
+_SEEN = bindparam(f"{_NEW}active_at", type_=table.c.active_at.type)
+_REPLACE = (
+    update(table)
+    .where(
+        table.c.id == bindparam("this_id"),
+        table.c.team_id == bindparam("this_team_id"),
+        table.c.version == bindparam("this_version"),
+    )
+    .values({c.name: bindparam(f"{_NEW}{c.name}") for c in table.c if c.name not in _KEPT})
+    # What was seen in the meantime made no new version, and is not to be forgotten.
+    .values(active_at=case((table.c.active_at > _SEEN, table.c.active_at), else_=_SEEN))
+    .returning(table)
+)
+_TOUCH = (
+    update(table)
+    .where(table.c.id == bindparam("touched"), table.c.active_at < bindparam("seen"))
+    .values(active_at=bindparam("seen"))
+)
+_LABEL = insert(label)
+_UNLABEL = delete(label).where(label.c.sandbox_id == bindparam("id"))
 
 
 class SqlSandboxes:
@@ -43,18 +78,16 @@ class SqlSandboxes:
 
     def add(self, sandbox: SandboxRecord) -> None:
         self._claim_name(sandbox)
-        self._connection.execute(insert(table), to_row(sandbox))
+        self._connection.execute(_INSERT, to_row(sandbox))
         self._index(sandbox)
 
     def get(self, team_id: str, name_or_id: str) -> SandboxRecord | None:
-        query = select(table)
+        query, asked = _BY_NAME, {"team_id": team_id, "name": name_or_id}
         if is_id(name_or_id, SANDBOX_PREFIX):
-            query = query.where(table.c.id == name_or_id)
+            query, asked = _BY_ID, {"id": name_or_id}
             if team_id:
-                query = query.where(table.c.team_id == team_id)
-        else:
-            query = query.where(table.c.team_id == team_id, table.c.name == name_or_id, NOT_DELETED)
-        found = self._connection.execute(query).mappings().first()
+                query, asked = _BY_ID_IN_TEAM, {"id": name_or_id, "team_id": team_id}
+        found = self._connection.execute(query, asked).mappings().first()
         return None if found is None else from_row(found)
 
     def list(self, team_id: str, wanted: SandboxFilter, page: Page) -> Sequence[SandboxRecord]:
@@ -64,23 +97,17 @@ class SqlSandboxes:
     def replace(self, sandbox: SandboxRecord) -> SandboxRecord:
         self._claim_name(sandbox)
         row = to_row(replace(sandbox, version=sandbox.version + 1))
-        # What was seen in the meantime made no new version, and is not to be forgotten.
-        seen = row["active_at"]
-        row["active_at"] = case((table.c.active_at > seen, table.c.active_at), else_=seen)
-        changed = self._connection.execute(
-            update(table)
-            .where(
-                table.c.id == row.pop("id"),
-                table.c.team_id == row.pop("team_id"),
-                table.c.version == sandbox.version,
-            )
-            .values(row)
-            .returning(table)
-        )
+        values = {f"{_NEW}{name}": value for name, value in row.items() if name not in _KEPT}
+        this = {
+            "this_id": sandbox.id,
+            "this_team_id": sandbox.team_id,
+            "this_version": sandbox.version,
+        }
+        changed = self._connection.execute(_REPLACE, values | this)
         stored = changed.mappings().first()
         if stored is None:
             raise self._changed(sandbox)
-        self._connection.execute(delete(label).where(label.c.sandbox_id == sandbox.id))
+        self._connection.execute(_UNLABEL, {"id": sandbox.id})
         self._index(sandbox)
         return from_row(stored)
 
@@ -88,10 +115,7 @@ class SqlSandboxes:
         if not active:
             return
         self._connection.execute(
-            update(table)
-            .where(table.c.id == bindparam("touched"), table.c.active_at < bindparam("seen"))
-            .values(active_at=bindparam("seen")),
-            [{"touched": name, "seen": seen} for name, seen in active.items()],
+            _TOUCH, [{"touched": name, "seen": seen} for name, seen in active.items()]
         )
 
     def purge(self, deleted_before: float, limit: int) -> int:
@@ -101,13 +125,8 @@ class SqlSandboxes:
     def _claim_name(self, sandbox: SandboxRecord) -> None:
         if sandbox.state is SandboxState.DELETED:
             return
-        query = select(table.c.id).where(
-            table.c.team_id == sandbox.team_id,
-            table.c.name == sandbox.name,
-            table.c.id != sandbox.id,
-            NOT_DELETED,
-        )
-        holder = self._connection.execute(query).scalar()
+        asked = {"team_id": sandbox.team_id, "name": sandbox.name, "id": sandbox.id}
+        holder = self._connection.execute(_HOLDER, asked).scalar()
         if holder is not None:
             raise Conflict(
                 f"the name {sandbox.name} belongs to sandbox {holder}",
@@ -118,7 +137,7 @@ class SqlSandboxes:
         if not sandbox.labels:
             return
         self._connection.execute(
-            insert(label),
+            _LABEL,
             [
                 {
                     "sandbox_id": sandbox.id,
