@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from typing import cast
 
 import httptools
 
@@ -112,8 +113,7 @@ class _Line(asyncio.Protocol):
     # What the loop tells.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
         self.usable = True
 
     def data_received(self, data: bytes) -> None:

@@ -33,6 +33,7 @@ from paddock.services.templates import Templates
 from paddock.services.terminals import Terminals
 
 MAX_PAGE = 500
+LONGEST_KEY = 200
 TOKEN_PROTOCOL = "paddock.token."  # noqa: S105 - what a protocol begins with
 
 
@@ -133,12 +134,12 @@ async def page(
 
 
 async def idempotency_key(
-    value: Annotated[str, Header(alias="Idempotency-Key", max_length=200)] = "",
+    value: Annotated[str, Header(alias="Idempotency-Key", max_length=LONGEST_KEY)] = "",
 ) -> str:
-    if value and not (value.isascii() and value.isprintable()):
+    if value and not (value.isascii() and value.isprintable() and len(value) <= LONGEST_KEY):
         raise InvalidRequest(
             "the Idempotency-Key is not usable",
-            remediation="use at most 200 printable ASCII characters",
+            remediation=f"use at most {LONGEST_KEY} printable ASCII characters",
         )
     return value
 

@@ -28,10 +28,21 @@ async def serving(services: Services, place: Path, log: Observe) -> AsyncIterato
     task = asyncio.create_task(server.serve(), name="api")
     try:
         await started.wait()
+        await _first_request(place)
         yield
     finally:
         server.should_exit = True
         await task
+
+
+async def _first_request(place: Path) -> None:
+    """FastAPI makes its routes ready for the first one who asks, which takes a while: be the one."""
+    reader, writer = await asyncio.open_unix_connection(str(place))
+    try:
+        writer.write(b"GET /healthz HTTP/1.1\r\nhost: paddock\r\nconnection: close\r\n\r\n")
+        await reader.read()
+    finally:
+        writer.close()
 
 
 class _Server(uvicorn.Server):

@@ -10,7 +10,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import TypeVar
@@ -141,7 +141,9 @@ class SnapshotRecord:
         )
 
 
+@cache
 def boot_id() -> str:
+    """No process sees two of them."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 

@@ -16,12 +16,18 @@ from paddock.domain.sandbox import Resources, SandboxState
 from paddock.guest_client import Guest
 
 
+_CLAIMS_AT_ONCE = 4
+
+
 class WarmSandboxes(WarmPool):
     """The pool of one process. Those that wait carry its name and have no key."""
 
     def __init__(self, life: Life) -> None:
         super().__init__(self._make, self._discard)
         self._life = life
+        # A claim is work, not waiting. In a burst each is done sooner, on average by half, when
+        # they take turns than when all of them share the processors.
+        self._turns = asyncio.Semaphore(_CLAIMS_AT_ONCE)
 
     async def _make(self, plan: Plan) -> SandboxRecord:
         host = host_resources(self._life.storage.pool)
@@ -47,7 +53,7 @@ class WarmSandboxes(WarmPool):
         """
         held = False
         try:
-            async with self._life.locks.hold(waiting.ref):
+            async with self._turns, self._life.locks.hold(waiting.ref):
                 held = True
                 return await self._claim_held(waiting, draft, plan)
         except BaseException:

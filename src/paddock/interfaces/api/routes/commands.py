@@ -10,6 +10,7 @@ from paddock.domain.team import Principal
 from paddock.interfaces.api import streams
 from paddock.interfaces.api.context import Given, Services, Who
 from paddock.interfaces.api.errors import request_id
+from paddock.interfaces.api.lean import Lean
 from paddock.interfaces.api.schemas.commands import (
     CommandShape,
     ExecRequest,
@@ -24,7 +25,7 @@ from paddock.interfaces.api.schemas.commands import (
 from paddock.interfaces.api.schemas.common import ListOf
 from paddock.interfaces.api.streams import Format
 
-router = APIRouter(prefix="/v1/sandboxes/{sandbox}", tags=["commands"])
+router = APIRouter(prefix="/v1/sandboxes/{sandbox}", tags=["commands"], route_class=Lean)
 _STREAMS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "messages `started`, `output`, `exit` and `error`",

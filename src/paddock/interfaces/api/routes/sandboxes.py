@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Response
 from paddock.domain.errors import InvalidRequest
 from paddock.domain.sandbox import SandboxState
 from paddock.interfaces.api.context import Given, Key, Paging, Who
+from paddock.interfaces.api.lean import Lean
 from paddock.interfaces.api.schemas.common import ListOf, paged
 from paddock.interfaces.api.schemas.sandboxes import (
     ChangeSandbox,
@@ -20,7 +21,7 @@ from paddock.interfaces.api.schemas.sandboxes import (
 )
 from paddock.ports.store import SandboxFilter
 
-router = APIRouter(prefix="/v1/sandboxes", tags=["sandboxes"])
+router = APIRouter(prefix="/v1/sandboxes", tags=["sandboxes"], route_class=Lean)
 
 
 @router.post("", status_code=201)
