@@ -36,7 +36,7 @@ async def serving(services: Services, place: Path, log: Observe) -> AsyncIterato
 
 
 async def _first_request(place: Path) -> None:
-    """FastAPI makes its routes ready for the first one who asks, which takes a while: be the one."""
+    """FastAPI makes its routes ready for whoever asks first, which takes a while: be the one."""
     reader, writer = await asyncio.open_unix_connection(str(place))
     try:
         writer.write(b"GET /healthz HTTP/1.1\r\nhost: paddock\r\nconnection: close\r\n\r\n")

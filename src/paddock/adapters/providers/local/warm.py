@@ -15,7 +15,6 @@ from paddock.domain.errors import PaddockError
 from paddock.domain.sandbox import Resources, SandboxState
 from paddock.guest_client import Guest
 
-
 _CLAIMS_AT_ONCE = 4
 
 
