@@ -15,6 +15,8 @@ from typing import Any, NoReturn
 
 import pytest
 
+pytest_plugins = ["tests.databases"]
+
 Need = Callable[[str, str], NoReturn]
 Share = Callable[[str, Callable[[], Any], Callable[[Any], None]], AbstractContextManager[Any]]
 

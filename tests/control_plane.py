@@ -112,11 +112,13 @@ async def running(
     *,
     auth: bool = True,
     settings: Settings | None = None,
+    database: str = "",
 ) -> AsyncIterator[Plane]:
     """Serve until the block ends; what is in `place` is found again by the next one."""
     settings = settings or Settings()
     data = place / "data"
-    settings = replace(settings, server=replace(settings.server, data_dir=data, port=0))
+    server = replace(settings.server, data_dir=data, port=0, database=database)
+    settings = replace(settings, server=server)
     opened = provider(place / "p")
     providers = Providers({opened.name: opened}, opened.name)
     try:

@@ -1,8 +1,7 @@
 """Real engines for tests: the Docker that runs, or one of our own for as long as they take.
 
 One of our own keeps everything in one directory; Docker leaves the host's firewall alone then. This
-file is also the program that watches over it: it ends the engine and removes the directory when it
-is told to, and when the test session is gone without having told it.
+file is also the program that watches over it.
 """
 
 import contextlib
@@ -16,69 +15,46 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
-PREFIX = "paddock-test-engine-"
+from tests import daemons
+from tests.daemons import CannotStart, Daemon, start_watched, watch_over
+
 _USUAL = "/var/run/docker.sock"
-_START_S = 60.0
 _TABLES = ("filter", "nat")
 _POOL = "base=10.214.0.0/16,size=24"
 
 
-class CannotStart(Exception):
-    """Why there is no engine for the tests."""
-
-
-class OwnEngine:
-    """An engine with a directory of its own. Start, stop and kill it as often as needed."""
+class OwnEngine(Daemon):
+    """An engine with a directory of its own."""
 
     program = "dockerd"
 
     def __init__(self, directory: Path) -> None:
-        self.directory = directory
+        super().__init__(directory)
         self.socket = directory / "docker.sock"
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
-    def host(self) -> str:
+    def address(self) -> str:
         return f"unix://{self.socket}"
 
-    def start(self) -> None:
-        (self.directory / "docker.pid").unlink(missing_ok=True)
-        with (self.directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        until = time.monotonic() + _START_S
-        while not answers(str(self.socket)):
-            if self._process.poll() is not None or time.monotonic() > until:
-                self.kill()
-                raise CannotStart(_tail(self.directory / "log"))
-            time.sleep(0.05)
+    def _answers(self) -> bool:
+        return answers(str(self.socket))
 
     def _command(self) -> list[str]:
+        (self.directory / "docker.pid").unlink(missing_ok=True)
         config = self.directory / "daemon.json"
         config.write_text(json.dumps({"runtimes": _runtimes()}))
         return [
-            *("dockerd", "--host", self.host, "--iptables=false", "--ip6tables=false"),
+            *("dockerd", "--host", self.address, "--iptables=false", "--ip6tables=false"),
             *("--data-root", str(self.directory / "data")),
             *("--exec-root", str(self.directory / "exec")),
             *("--pidfile", str(self.directory / "docker.pid")),
             *("--config-file", str(config), "--bridge=none"),
             *("--default-address-pool", _POOL, "--log-level=warn"),
         ]
-
-    def stop(self) -> None:
-        """As a service manager does: its containers end with it."""
-        self._end(signal.SIGTERM)
 
     def kill(self) -> None:
         """As a crash does: its containers go on until it comes back."""
@@ -89,16 +65,9 @@ class OwnEngine:
         while helper and Path(f"/proc/{helper}").exists() and time.monotonic() < until:
             time.sleep(0.05)
 
-    def _end(self, number: signal.Signals) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.send_signal(number)
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    def clear(self) -> None:
+        """As a service manager's stop would, its containers end first."""
+        end_containers(self.socket)
 
     def _helpers(self) -> list[int]:
         """What it started and left: monitors of programs that have ended, shims of containers that
@@ -120,7 +89,7 @@ class OwnEngine:
             point = line.split()[1]
             if point.startswith(f"{self.directory}/"):
                 subprocess.run(["umount", "--lazy", point], check=False)
-        shutil.rmtree(self.directory, ignore_errors=True)
+        super().remove()
 
 
 def _runtimes() -> dict[str, Any]:
@@ -156,7 +125,7 @@ class OwnPodman(OwnEngine):
             *("--root", str(self.directory / "data"), "--runroot", str(self.directory / "run")),
             *("--tmpdir", str(self.directory / "tmp"), "--cgroup-manager", "cgroupfs"),
             *("--network-config-dir", str(self.directory / "networks")),
-            *("--events-backend", "none", "system", "service", "--time", "0", self.host),
+            *("--events-backend", "none", "system", "service", "--time", "0", self.address),
         ]
 
     def remove(self) -> None:
@@ -200,16 +169,15 @@ def answers(path: str) -> bool:
 
 
 def new_directory() -> Path:
-    """On the disk: an engine's storage does not work on every kind of file system."""
-    return Path(tempfile.mkdtemp(prefix=PREFIX, dir="/var/tmp"))
+    return daemons.new_directory("paddock-test-engine-")
 
 
 def start_docker() -> dict[str, Any]:
     """The Docker that the operator names or that runs; one of our own where none does."""
     if host := os.environ.get("PADDOCK_TEST_DOCKER_HOST"):
-        return {"host": host, "watcher": None}
+        return {"address": host, "watcher": None}
     if answers(_USUAL):
-        return {"host": f"unix://{_USUAL}", "watcher": None}
+        return {"address": f"unix://{_USUAL}", "watcher": None}
     return _start_own("docker")
 
 
@@ -226,44 +194,7 @@ def _start_own(kind: str) -> dict[str, Any]:
         raise CannotStart("none runs, and only root could start one")
     if shutil.which(KINDS[kind].program) is None:
         raise CannotStart(f"none runs, and {KINDS[kind].program} is not installed")
-    directory = new_directory()
-    parallel = "PYTEST_XDIST_WORKER" in os.environ
-    session = os.getppid() if parallel else os.getpid()
-    watcher = subprocess.Popen(
-        [sys.executable, "-I", __file__, kind, str(directory), str(session)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    )
-    assert watcher.stdout is not None
-    with watcher.stdout:
-        said = json.loads(watcher.stdout.readline() or b'{"problem": "its watcher died"}')
-    if "problem" in said:
-        watcher.wait()
-        raise CannotStart(said["problem"])
-    watcher.returncode = 0  # it is ended by number, perhaps by another worker
-    return {"host": said["host"], "watcher": watcher.pid}
-
-
-def stop_engine(value: dict[str, Any]) -> None:
-    """Return when the engine and its directory are gone."""
-    pid = value["watcher"]
-    if pid is None:
-        return
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
-    until = time.monotonic() + 90
-    while _is_alive(pid) and time.monotonic() < until:
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
-        time.sleep(0.05)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        return b") Z " not in Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return False
+    return start_watched("tests.docker_engine", kind, str(new_directory()))
 
 
 def _number(path: Path) -> int:
@@ -271,35 +202,6 @@ def _number(path: Path) -> int:
         return int(path.read_text())
     except (OSError, ValueError):
         return 0
-
-
-def _tail(log: Path) -> str:
-    with contextlib.suppress(OSError):
-        return " / ".join(log.read_text(errors="replace").strip().splitlines()[-3:])
-    return "it left no log"
-
-
-def watch_over(kind: str, directory: Path, session: int) -> None:
-    """The program: keep an engine until told to end, or until nobody is left to tell."""
-    ending = False
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        nonlocal ending
-        ending = True
-
-    signal.signal(signal.SIGTERM, end)
-    engine = KINDS[kind](directory)
-    try:
-        engine.start()
-        print(json.dumps({"host": engine.host}), flush=True)
-        while not ending and _is_alive(session):
-            time.sleep(0.1)
-        end_containers(engine.socket)
-    except CannotStart as error:
-        print(json.dumps({"problem": str(error)}), flush=True)
-    finally:
-        engine.stop()
-        engine.remove()
 
 
 def end_containers(path: Path) -> None:
@@ -319,4 +221,4 @@ def _call(path: Path, method: str, target: str) -> Any:
 
 
 if __name__ == "__main__":
-    watch_over(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    watch_over(KINDS[sys.argv[1]](Path(sys.argv[2])), int(sys.argv[3]))

@@ -25,8 +25,9 @@ _PADDOCK = (sys.executable, "-m", "paddock")
 class Server:
     """A control plane on its own data directory, which can be ended and started again."""
 
-    def __init__(self, data: Path, session: aiohttp.ClientSession) -> None:
+    def __init__(self, data: Path, session: aiohttp.ClientSession, **settings: str) -> None:
         self.data = data
+        self._settings = {f"PADDOCK_{name.upper()}": value for name, value in settings.items()}
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._session = session
@@ -43,6 +44,7 @@ class Server:
             **os.environ,
             "PADDOCK_LOCAL__TEMPLATE_CACHE": str(CACHE),
             "PADDOCK_LOCAL__POOL_SIZE_MIB": "4096",
+            **self._settings,
         }
         with (self.data.parent / "log").open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
@@ -79,13 +81,13 @@ class Server:
 
 
 @asynccontextmanager
-async def server() -> AsyncIterator[Server]:
-    """Running; in the end nothing of it remains, its sandboxes included."""
+async def server(**settings: str) -> AsyncIterator[Server]:
+    """Running with these settings; in the end nothing of it remains, its sandboxes included."""
     place = Path(tempfile.mkdtemp(prefix="pdk-", dir="/var/tmp"))
     data = place / "data"
     try:
         async with aiohttp.ClientSession() as session:
-            made = Server(data, session)
+            made = Server(data, session, **settings)
             await made.start()
             try:
                 yield made

@@ -9,15 +9,24 @@ from paddock.adapters.store.config import StoreConfig
 from paddock.adapters.store.store import open_store
 from paddock.domain.event import Event, EventKind
 from paddock.services.events import EventFeed, Interest
+from tests.databases import new_database
 
 
 def event(team: str, number: int) -> Event:
     return Event(team, EventKind.SANDBOX_CHANGED, f"sbx_{number % 3}", float(number))
 
 
-@pytest.fixture(params=[True, False], ids=["exclusive", "shared"])
+@pytest.fixture(params=["exclusive", "shared", "postgres"])
 async def store(request, tmp_path: Path):
-    async with open_store(tmp_path / "e.db", StoreConfig(exclusive=request.param)) as made:
+    if request.param == "postgres":
+        async with (
+            new_database(request.getfixturevalue("postgres")) as place,
+            open_store(place) as made,
+        ):
+            yield made
+        return
+    config = StoreConfig(exclusive=request.param == "exclusive")
+    async with open_store(tmp_path / "e.db", config) as made:
         yield made
 
 

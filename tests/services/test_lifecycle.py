@@ -17,10 +17,12 @@ from paddock.services.making import INSTALLATION_LABEL, SANDBOX_LABEL
 from paddock.services.reconciler import Reconciler
 from tests.control_plane import disposable, remove_all, running
 
+EVERY_DATABASE = True
+
 
 @pytest.fixture(scope="module")
-async def plane():
-    async with disposable() as made:
+async def plane(database):
+    async with disposable(database=database) as made:
         yield made
 
 
@@ -161,10 +163,10 @@ async def test_an_orphan_that_is_young_is_left_alone(plane):
 
 
 @pytest.mark.proves("L11", "L15")
-async def test_a_restart_finds_everything_and_finishes_what_was_begun():
+async def test_a_restart_finds_everything_and_finishes_what_was_begun(empty_database):
     place = Path(tempfile.mkdtemp(prefix="pd-"))
     try:
-        async with running(place) as plane:
+        async with running(place, database=empty_database) as plane:
             box = await make(plane)
             command = await plane.admin.post(
                 f"/v1/sandboxes/{box['id']}/commands",
@@ -174,7 +176,7 @@ async def test_a_restart_finds_everything_and_finishes_what_was_begun():
             record = await plane.services.store.read(lambda tx: tx.sandboxes.get("", box["id"]))
             half = await begin(plane, record)
             await begin_deleting(plane, doomed["id"])
-        async with running(place) as plane:
+        async with running(place, database=empty_database) as plane:
             try:
                 assert (await state(plane, box))["state"] == "running"
                 path = f"/v1/sandboxes/{box['id']}/commands/{command['id']}/output?format=ndjson"

@@ -12,12 +12,14 @@ from paddock.wiring.providers import layered
 from tests.control_plane import disposable
 from tests.engines import local_config
 
+EVERY_DATABASE = True
+
 
 @pytest.fixture(scope="module")
-async def plane():
+async def plane(database):
     provider = await LocalProvider.open(local_config())
     await provider.prepare("base")
-    async with disposable(provider=lambda _: layered(provider)) as made:
+    async with disposable(provider=lambda _: layered(provider), database=database) as made:
         yield made
 
 

@@ -23,9 +23,12 @@ def key():
     return base64.b64encode(os.urandom(32)).decode()
 
 
+EVERY_DATABASE = True
+
+
 @pytest.fixture
-async def store(tmp_path):
-    async with open_store(tmp_path / "s.db") as made:
+async def store(empty_database, tmp_path):
+    async with open_store(empty_database or tmp_path / "s.db") as made:
 
         def begin(tx):
             for team in (TEAM, OTHER):

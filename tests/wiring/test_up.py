@@ -13,12 +13,13 @@ import pytest
 
 from tests.wiring_server import Server, provider_refs, server
 
+EVERY_DATABASE = True
 ROUNDS = 30
 
 
 @pytest.mark.proves("U3")
-async def test_it_says_when_it_is_ready_and_stops_cleanly_while_sandboxes_go_on():
-    async with server() as made:
+async def test_it_says_when_it_is_ready_and_stops_cleanly_while_sandboxes_go_on(empty_database):
+    async with server(server__database=empty_database) as made:
         token = made.data / "admin-token"
         assert stat.S_IMODE(token.stat().st_mode) == 0o600
         first = token.read_text()
@@ -78,6 +79,23 @@ async def test_a_port_that_is_taken_is_said_plainly():
         assert b"fix:" in said
 
 
+@pytest.mark.proves("L11")
+async def test_what_nobody_asks_for_again_is_finished_after_a_crash(empty_database):
+    async with server(server__database=empty_database) as made:
+        name = {"name": "begun"}
+        asking = asyncio.create_task(made.admin.post("/v1/sandboxes", name))
+        while not (await made.admin.get("/v1/sandboxes"))["items"]:
+            await asyncio.sleep(0.01)
+        await made.kill()
+        with suppress(aiohttp.ClientError):
+            await asking
+        assert not (made.data / "paddock.db").exists() or not empty_database
+        await made.start()
+        async with asyncio.timeout(30):
+            while (await made.admin.get("/v1/sandboxes/begun"))["state"] != "running":
+                await asyncio.sleep(0.05)
+
+
 class Follower:
     """Somebody who reads a command's output and comes back at the cursor when it breaks off."""
 
@@ -116,9 +134,9 @@ async def insist(act: Callable[[], Awaitable[object]]) -> object:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.proves("L2", "L7", "L11", "L12", "E6", "E12")
-async def test_a_crash_at_any_moment_loses_nothing_and_makes_nothing_twice():
+async def test_a_crash_at_any_moment_loses_nothing_and_makes_nothing_twice(empty_database):
     chance = random.Random(7)
-    async with server() as made:
+    async with server(server__database=empty_database) as made:
         source = await made.admin.post("/v1/sandboxes", {"name": "source"})
         path = f"/v1/sandboxes/{source['id']}"
         count = 4000

@@ -348,6 +348,12 @@ class Store(Protocol):
         """Whether other processes may write to it too, so that news must be asked for."""
         ...
 
+    @property
+    def was_unused(self) -> bool:
+        """Whether surely no other process had it open when this one opened it: what had been begun
+        then is nobody's any more."""
+        ...
+
     async def write(self, work: Callable[[Transaction], T]) -> T:
         """Unavailable when the database is lost, locked, full or behind, and nothing was done;
         only when the connection is lost during the commit itself, it may have been done after all.

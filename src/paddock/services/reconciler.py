@@ -97,10 +97,7 @@ class Reconciler:
     async def _settle(self, record: SandboxRecord, seen: Observation | None) -> None:
         principal = system(record.team_id, "reconciler")
         if record.state is SandboxState.CREATING:
-            age = self._clock.wall() - record.created_at
-            if self._making.is_making(record.id):
-                return
-            if not self._store.is_shared or age > MAKING_TAKES_AT_MOST_S:
+            if not self._making.is_making(record.id) and self._is_abandoned(record):
                 self._go_on(self._making.resume_making(record, principal), record)
         elif record.state is SandboxState.DELETING:
             self._go_on(self._sandboxes.delete(principal, record.id), record)
@@ -108,6 +105,12 @@ class Reconciler:
             return
         elif seen is None or seen.state is not record.state:
             await self._sandboxes.refresh(principal, record)
+
+    def _is_abandoned(self, record: SandboxRecord) -> bool:
+        """Whether no other process can still be making it."""
+        if not self._store.is_shared or (self._first and self._store.was_unused):
+            return True
+        return self._clock.wall() - record.created_at > MAKING_TAKES_AT_MOST_S
 
     def _go_on(self, work: Awaitable[object], record: SandboxRecord) -> None:
         async def attempt() -> None:

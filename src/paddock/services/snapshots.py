@@ -152,7 +152,7 @@ class Snapshots:
 
     async def settle(self) -> None:
         """After a start: what was being taken when the last process ended is noted or given up."""
-        if self._store.is_shared:
+        if not self._store.was_unused:
             return  # another process may be at it
         after = ""
         while page := await self._store.read(partial(_page, after=after)):

@@ -159,7 +159,7 @@ def own_server(postgres):
 
 
 async def test_a_server_that_goes_away_is_unavailable_until_it_is_back(own_server):
-    async with open_store(own_server.url.format("postgres"), QUICK) as store:
+    async with open_store(own_server.address.format("postgres"), QUICK) as store:
         await store.write(put("x"))
         own_server.kill()
         for attempt in (store.ping, lambda: store.write(put("y")), store.ping):
@@ -169,6 +169,21 @@ async def test_a_server_that_goes_away_is_unavailable_until_it_is_back(own_serve
         await store.ping()
         await store.write(put("z"))
         assert set(await store.read(lambda tx: tx.values.all(""))) == {"x", "z"}
+
+
+async def test_a_server_that_is_back_is_told_again_who_is_there(own_server):
+    place = own_server.address.format("postgres")
+    async with open_store(place, QUICK):
+        own_server.kill()
+        own_server.start()
+        async with asyncio.timeout(20):
+            while await looks_unused(place):
+                await asyncio.sleep(0.1)
+
+
+async def looks_unused(place):
+    async with open_store(place, QUICK) as other:
+        return other.was_unused
 
 
 async def fail_first(place, count, code):

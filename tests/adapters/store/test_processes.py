@@ -93,6 +93,21 @@ async def test_who_wants_the_file_alone_has_it_alone(sqlite_place):
                 pass
 
 
+async def test_who_opens_a_database_hears_whether_another_has_it(postgres_place):
+    async with open_store(postgres_place) as first:
+        assert first.was_unused
+        async with open_store(postgres_place) as second:
+            assert not second.was_unused
+    with programs(1, "acknowledge", postgres_place) as processes:
+        async with open_store(postgres_place) as other:
+            assert not other.was_unused
+        os.kill(processes[0].pid, signal.SIGKILL)
+        processes[0].wait(10)
+        await asyncio.sleep(0.2)
+        async with open_store(postgres_place) as after:
+            assert after.was_unused, "who was killed is not there any more"
+
+
 async def test_a_process_that_was_killed_leaves_the_file_free(sqlite_place):
     with programs(1, "acknowledge", sqlite_place) as processes:
         os.kill(processes[0].pid, signal.SIGKILL)

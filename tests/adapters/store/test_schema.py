@@ -13,7 +13,7 @@ from paddock.adapters.store.store import open_store
 from paddock.domain.ids import new_id
 from paddock.domain.sandbox import SandboxState
 from paddock.ports.store import ANY_TEAM, Page, SandboxFilter
-from tests.adapters.store.conftest import new_database
+from tests.databases import new_database
 
 PAGE = Page(50, new_id("sbx"))
 SOME = frozenset({SandboxState.RUNNING, SandboxState.PAUSED})

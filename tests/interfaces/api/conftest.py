@@ -6,8 +6,8 @@ from tests.control_plane import disposable
 
 
 @pytest.fixture(scope="module")
-async def plane():
-    async with disposable() as made:
+async def plane(database):
+    async with disposable(database=database) as made:
         yield made
 
 

@@ -10,6 +10,8 @@ from paddock.interfaces.api.errors import STATUS
 from paddock.settings import ServerConfig, Settings
 from tests.control_plane import disposable
 
+EVERY_DATABASE = True
+
 
 def test_every_error_has_its_answer():
     assert set(STATUS) == set(leaves())

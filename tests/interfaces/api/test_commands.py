@@ -5,6 +5,8 @@ import base64
 
 import pytest
 
+EVERY_DATABASE = True
+
 
 def path(box, rest):
     return f"/v1/sandboxes/{box['id']}/{rest}"

@@ -7,6 +7,8 @@ import pytest
 
 from paddock.domain.audit import AuditEntry, first_break
 
+EVERY_DATABASE = True
+
 
 @pytest.mark.proves("U6", "U7")
 async def test_a_sandboxes_life_is_told_in_order(plane):

@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+EVERY_DATABASE = True
+
 
 @pytest.mark.proves("L1")
 async def test_a_sandbox_is_made_used_and_removed(plane):

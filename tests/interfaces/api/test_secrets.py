@@ -4,6 +4,8 @@ import logging
 
 import pytest
 
+EVERY_DATABASE = True
+
 VALUE = "hunter2-is-what-nobody-may-read"
 
 

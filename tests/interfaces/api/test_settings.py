@@ -11,6 +11,8 @@ from paddock.domain.lifetime import ARCHIVE_AFTER_S, IDLE_TIMEOUT_S
 from paddock.settings import Settings, keys
 from tests.control_plane import disposable, running
 
+EVERY_DATABASE = True
+
 
 def shown(answer):
     return {item["key"]: item for item in answer["items"]}

@@ -13,7 +13,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from paddock.domain.ids import new_ulid
-from tests.docker_engine import CannotStart, start_docker, stop_engine
+from tests.daemons import CannotStart, stop_watched
+from tests.docker_engine import start_docker
 from tests.interfaces.cli.test_doctor import as_nobody
 
 pytestmark = pytest.mark.timeout(300)
@@ -22,8 +23,8 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture(scope="session")
 def engine(share, need) -> Iterator[str]:
     try:
-        with share("docker-engine", start_docker, stop_engine) as value:
-            yield value["host"]
+        with share("docker-engine", start_docker, stop_watched) as value:
+            yield value["address"]
     except CannotStart as error:
         need("docker", str(error))
 

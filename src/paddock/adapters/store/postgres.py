@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 
 import asyncpg
@@ -16,6 +17,7 @@ from paddock.adapters.store.config import StoreConfig
 from paddock.adapters.store.migrate import migrate, revision
 from paddock.adapters.store.place import Server
 from paddock.adapters.store.postgres_faults import DRIVER, is_lost, is_repeatable
+from paddock.adapters.store.presence import Presence
 from paddock.adapters.store.transaction import SqlTransaction
 from paddock.adapters.store.writer import Transact
 from paddock.domain.errors import PaddockError
@@ -45,6 +47,8 @@ class PostgresDatabase:
     def __init__(self, server: Server, config: StoreConfig) -> None:
         self._server = server
         self._config = config
+        self._presence = Presence(partial(_connect, server, config))
+        self.was_unused = False
         self._reading = _engine(server, config, pool_size=config.readers).execution_options(
             isolation_level="REPEATABLE READ", postgresql_readonly=True
         )
@@ -57,10 +61,17 @@ class PostgresDatabase:
                 # In a thread with a loop of its own: Alembic can do one migration at a time in a
                 # process, and waiting for that must not stop anybody's event loop.
                 await asyncio.to_thread(asyncio.run, database._upgrade())
+            database.was_unused = await database._appear()
         except BaseException:
             await database.aclose()
             raise
         return database
+
+    async def _appear(self) -> bool:
+        try:
+            return await self._presence.begin()
+        except DRIVER as error:
+            raise (self.explain(error) or error) from error
 
     def explain(self, error: BaseException) -> PaddockError | None:
         return postgres_faults.explain(error, str(self._server))
@@ -137,32 +148,38 @@ class PostgresDatabase:
 
     async def aclose(self) -> None:
         await self._reading.dispose()
+        await self._presence.aclose()
 
 
 def _engine(server: Server, config: StoreConfig, *, pool_size: int) -> AsyncEngine:
-    # asyncpg reads the URL itself, with everything that libpq knows: sslmode, several hosts,
-    # sockets, a password file.
-    async def connect() -> asyncpg.Connection:
-        return await asyncpg.connect(
-            server.dsn,
-            timeout=config.wait_s,
-            command_timeout=config.command_s,
-            server_settings={
-                "application_name": "paddock",
-                "lock_timeout": _milliseconds(config.wait_s),
-                # So that a process that hangs does not keep the lock for writing for ever.
-                "idle_in_transaction_session_timeout": _milliseconds(2 * config.command_s),
-            },
-        )
-
     return create_async_engine(
         "postgresql+asyncpg://",
-        async_creator=connect,
+        async_creator=partial(_connect, server, config),
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=config.wait_s,
         isolation_level="READ COMMITTED",
         hide_parameters=True,
+    )
+
+
+async def _connect(server: Server, config: StoreConfig) -> asyncpg.Connection:
+    # asyncpg reads the URL itself, with everything that libpq knows: sslmode, several hosts,
+    # sockets, a password file.
+    return await asyncpg.connect(
+        server.dsn,
+        timeout=config.wait_s,
+        command_timeout=config.command_s,
+        server_settings={
+            "application_name": "paddock",
+            "lock_timeout": _milliseconds(config.wait_s),
+            # So that a process that hangs does not keep the lock for writing for ever, nor a host
+            # that is gone its presence.
+            "idle_in_transaction_session_timeout": _milliseconds(2 * config.command_s),
+            "tcp_keepalives_idle": "30",
+            "tcp_keepalives_interval": "10",
+            "tcp_keepalives_count": "3",
+        },
     )
 
 

@@ -51,6 +51,11 @@ class SqliteDatabase:
         """Unless it is ours alone, nothing keeps another process from writing to the file."""
         return not self._config.exclusive
 
+    @property
+    def was_unused(self) -> bool:
+        """Of those who share it, nobody knows whether another was first."""
+        return self._config.exclusive
+
     def explain(self, error: BaseException) -> PaddockError | None:
         return sqlite_faults.explain(error, str(self._path))
 

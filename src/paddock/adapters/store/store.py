@@ -25,6 +25,9 @@ class Database(Protocol):
     @property
     def is_shared(self) -> bool: ...
 
+    @property
+    def was_unused(self) -> bool: ...
+
     def explain(self, error: BaseException) -> PaddockError | None: ...
 
     def writing(self) -> AbstractContextManager[Transact]:
@@ -49,6 +52,10 @@ class SqlStore:
     @property
     def is_shared(self) -> bool:
         return self._database.is_shared
+
+    @property
+    def was_unused(self) -> bool:
+        return self._database.was_unused
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
         self._check_open()

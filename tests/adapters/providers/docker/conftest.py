@@ -25,7 +25,8 @@ from paddock.domain.ids import new_ulid
 from paddock.wiring import images
 from tests.adapters.providers.docker import leftovers
 from tests.adapters.providers.local import tiny
-from tests.docker_engine import CannotStart, start_docker, start_podman, stop_engine
+from tests.daemons import CannotStart, stop_watched
+from tests.docker_engine import start_docker, start_podman
 from tests.engines import local_config
 
 BASE, TINY = "base", "tiny"
@@ -96,8 +97,8 @@ class Installation:
 def engine_host(share: Any, need: Any) -> Iterator[str]:
     """Where a real Docker listens."""
     try:
-        with share("docker-engine", start_docker, stop_engine) as value:
-            yield value["host"]
+        with share("docker-engine", start_docker, stop_watched) as value:
+            yield value["address"]
     except CannotStart as error:
         need("docker", str(error))
 
@@ -106,8 +107,8 @@ def engine_host(share: Any, need: Any) -> Iterator[str]:
 def podman_host(share: Any, need: Any) -> Iterator[str]:
     """Where a real Podman listens."""
     try:
-        with share("podman-engine", start_podman, stop_engine) as value:
-            yield value["host"]
+        with share("podman-engine", start_podman) as value:
+            yield value["address"]
     except CannotStart as error:
         need("podman", str(error))
 

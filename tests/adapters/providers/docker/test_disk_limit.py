@@ -17,7 +17,8 @@ from paddock.domain.sandbox import Resources
 from paddock.guest_client import Guest
 from paddock.ports.provider import SandboxSpec
 from tests.adapters.providers.docker.conftest import Installation
-from tests.docker_engine import CannotStart, OwnEngine, end_containers, new_directory
+from tests.daemons import CannotStart
+from tests.docker_engine import OwnEngine, end_containers, new_directory
 
 LIMIT = Resources(disk_mib=64)
 
@@ -61,7 +62,7 @@ async def test_no_more_can_be_written_than_the_limit_whatever_the_image_holds(
 
         return TemplateImage(Defaults(template), "large", files)
 
-    installation = Installation(btrfs_engine.host, short_directory)
+    installation = Installation(btrfs_engine.address, short_directory)
     provider = await DockerProvider.open(installation.config(), source)
     try:
         assert provider.capabilities.disk_limit

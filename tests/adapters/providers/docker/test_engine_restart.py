@@ -12,7 +12,8 @@ from paddock.domain.sandbox import SandboxState
 from paddock.guest_client import Guest
 from paddock.ports.provider import SandboxSpec
 from tests.adapters.providers.docker.conftest import TINY, Installation
-from tests.docker_engine import CannotStart, OwnEngine, end_containers, new_directory
+from tests.daemons import CannotStart
+from tests.docker_engine import OwnEngine, end_containers, new_directory
 
 pytestmark = [pytest.mark.proves("L11", "P6"), pytest.mark.timeout(180)]
 
@@ -40,7 +41,7 @@ def own_engine(need: Any) -> Iterator[OwnEngine]:
 async def restarted(
     own_engine: OwnEngine, tiny_root: Path, short_directory: Path
 ) -> AsyncIterator[Installation]:
-    yield Installation(own_engine.host, short_directory)
+    yield Installation(own_engine.address, short_directory)
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])

@@ -28,7 +28,7 @@ def test_an_engine_does_not_outlive_a_session_that_was_killed(need: Any) -> None
     assert session.stdout is not None
     with session.stdout:
         engine = json.loads(session.stdout.readline())
-    directory = Path(engine["host"].removeprefix("unix://")).parent
+    directory = Path(engine["address"].removeprefix("unix://")).parent
     assert directory.is_dir()
     session.kill()
     session.wait()
