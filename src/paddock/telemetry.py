@@ -4,7 +4,7 @@ import logging
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, TextIO
 
@@ -37,6 +37,10 @@ def bound(**values: object) -> Iterator[None]:
         yield
     finally:
         _bound.reset(token)
+
+
+def within_request(identifier: str) -> AbstractContextManager[None]:
+    return bound(request=identifier)
 
 
 def set_up(level: str, stream: TextIO | None = None) -> None:

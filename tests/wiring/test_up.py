@@ -91,7 +91,7 @@ async def test_what_nobody_asks_for_again_is_finished_after_a_crash(empty_databa
             await asking
         assert not (made.data / "paddock.db").exists() or not empty_database
         await made.start()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while (await made.admin.get("/v1/sandboxes/begun"))["state"] != "running":
                 await asyncio.sleep(0.05)
 

@@ -32,6 +32,8 @@ class PaddockError(Exception):
         self.remediation = remediation
         self.retry_after_s = retry_after_s
         """When it may be worth trying again, where that is known."""
+        self.request_id = ""
+        """Of the request that a server answered with this; its log has more under this id."""
 
     def __str__(self) -> str:
         return f"{self.message}\n  fix: {self.remediation}" if self.remediation else self.message

@@ -124,7 +124,12 @@ def ends_at(session: Session) -> float:
 def admit(session: Session | None, holder: Holder | None, secret: str, now: float) -> Principal:
     """Whom a session stands for now: no more than its holder may at this moment."""
     right = matches(session.digest if session else None, secret)
-    if session is None or holder is None or not right:
+    return lasting(session if right else None, holder, now)
+
+
+def lasting(session: Session | None, holder: Holder | None, now: float) -> Principal:
+    """The same for a session that has proved itself before."""
+    if session is None or holder is None:
         raise Unauthenticated("this session is unknown", remediation=_SIGN_IN)
     if now >= ends_at(session):
         raise Unauthenticated("this session has ended", remediation=_SIGN_IN)

@@ -28,14 +28,19 @@ _PIECE = 256 << 10
 _JSON = {"content-type": "application/json"}
 _STREAM = {"content-type": "application/connect+json"}
 _END = 2
+_ENDED = "the session with the guest has ended"
 
 
 class Transport:
-    """One session with one guest. Every failure is an error of the domain."""
+    """One session with one guest. Every failure is an error of the domain.
+
+    Its end is told to those who still read: aiohttp would leave them waiting for ever.
+    """
 
     def __init__(self, address: GuestAddress) -> None:
         self._address = address
         self._session: aiohttp.ClientSession | None = None
+        self._reading: set[aiohttp.ClientResponse] = set()
         # Across a network aiohttp's care for TLS, proxies and names is worth its price.
         self._wire = Wire(address.socket) if address.socket else None
         self._fields = dict(address.headers)
@@ -63,6 +68,8 @@ class Transport:
     ) -> None:
         if self._wire is not None:
             self._wire.close()
+        for answer in self._reading:
+            answer.content.set_exception(aiohttp.ClientConnectionError(_ENDED))
         if self._session is not None:
             await self._session.close()
 
@@ -92,8 +99,7 @@ class Transport:
                 "POST", path, headers=headers, body=body, timeout=timeout
             ) as answer:
                 return await read_all(answer, limit, path)
-        if self._session is None:
-            raise RuntimeError("use the guest's client within `async with`")
+        self._open_session(path)
         status, said = await self._wire.post(
             path, {**self._fields, **headers}, body, timeout=timeout, limit=limit
         )
@@ -135,20 +141,23 @@ class Transport:
         timeout: float | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Any request; an answer other than success raises."""
-        if self._session is None:
-            raise RuntimeError("use the guest's client within `async with`")
+        session = self._open_session(path)
         url = URL(f"{self._base}/{path}{_encode_query(query)}", encoded=True)
         # In one piece a large body would hold up everything else on this loop.
         data = io.BytesIO(body) if isinstance(body, bytes) and len(body) > _PIECE else body
         try:
             async with asyncio.timeout(timeout):
-                async with self._session.request(
+                async with session.request(
                     verb, url, headers=headers, data=data, allow_redirects=False
                 ) as answer:
                     if answer.status >= 300:
                         said = await read_all(answer, ANSWER_LIMIT, path)
                         raise answers.error_of(answer.status, said, path)
-                    yield answer
+                    self._reading.add(answer)
+                    try:
+                        yield answer
+                    finally:
+                        self._reading.discard(answer)
         except aiohttp.ClientConnectionError as error:
             raise Unavailable(f"{path}: the guest cannot be reached: {error}") from error
         except aiohttp.ClientPayloadError as error:
@@ -159,6 +168,13 @@ class Transport:
             raise Unavailable(f"{path}: the guest cannot be reached: {error}") from error
         except aiohttp.ClientError as error:
             raise Broken(f"{path}: the guest does not speak HTTP: {error}") from error
+
+    def _open_session(self, path: str) -> aiohttp.ClientSession:
+        if self._session is None:
+            raise RuntimeError("use the guest's client within `async with`")
+        if self._session.closed:
+            raise Unavailable(f"{path}: {_ENDED}")
+        return self._session
 
     def _connector(self) -> aiohttp.BaseConnector:
         if self._address.socket:

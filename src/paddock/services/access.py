@@ -13,6 +13,7 @@ from paddock.domain.records import check_name
 from paddock.domain.team import Person, Principal, Role, Scope, Team, Token
 from paddock.ports.clock import Clock
 from paddock.ports.store import Page, Store, Transaction
+from paddock.services.stays import Stays, find_token
 
 _log = logging.getLogger(__name__)
 TEAM_PREFIX = "tem"
@@ -51,6 +52,7 @@ class Access:
         self._store = store
         self._clock = clock
         self._known: dict[str, _Known] = {}
+        self.stays = Stays(store, clock)
 
     async def begin(self, keep: Callable[[str], None]) -> bool:
         """On the first start: the operating team and its admin's token, given to `keep`.
@@ -90,14 +92,7 @@ class Access:
         return principal
 
     async def _look_up(self, token_id: str, now: float) -> _Known | None:
-        def look(tx: Transaction) -> tuple[Token, Team, Person | None] | None:
-            token = tx.tokens.get(token_id)
-            team = tx.teams.get(token.team_id) if token else None
-            if token is None or team is None:
-                return None
-            return token, team, tx.people.get(token.person_id) if token.person_id else None
-
-        found = await self._store.read(look)
+        found = await self._store.read(lambda tx: find_token(tx, token_id))
         if found is None:
             return None
         if len(self._known) >= _MOST_REMEMBERED:
@@ -182,7 +177,7 @@ class Access:
         return await self._store.read(look)
 
     async def revoke(self, principal: Principal, token_id: str) -> Token:
-        """It lets nobody in any more. Revoking a revoked one is success."""
+        """It lets nobody in any more, and who is in goes. Revoking a revoked one is success."""
         own = "" if Scope.TOKENS_MANAGE in principal.scopes else _only_own(principal, "")
         now = self._clock.wall()
 
@@ -203,6 +198,7 @@ class Access:
 
         token = await self._store.write(end)
         self.forget([token_id])
+        await self.stays.look()
         return token
 
     def forget(self, token_ids: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
@@ -89,18 +89,19 @@ class Previews:
             )
         return found
 
-    async def admit(self, sandbox: SandboxRecord, port: int, visitor: Visitor) -> None:
-        """Unauthenticated when the port is private and nothing shown opens it."""
+    async def admit(self, sandbox: SandboxRecord, port: int, visitor: Visitor) -> Principal | None:
+        """Unauthenticated when the port is private and nothing shown opens it. Who was let in by a
+        token may stay only as long as that lasts."""
         if port in sandbox.public_ports:
-            return
+            return None
         for word in (visitor.link, visitor.cookie):
             if word and self._opens(word, sandbox, port):
-                return
+                return None
         if visitor.token:
             principal = await self._access.authenticate(visitor.token)
             principal.require(Scope.SANDBOXES_READ)
             if principal.team_id == sandbox.team_id:
-                return
+                return principal
             raise NotFound("there is no such preview", remediation="check the address")
         if visitor.link:
             preview.read(visitor.link, self._key, self._clock.wall())  # says what is wrong with it
@@ -189,6 +190,12 @@ class Previews:
 
     def visiting(self, sandbox_id: str) -> AbstractContextManager[None]:
         return self._activity.working(sandbox_id, "preview")
+
+    def staying(
+        self, principal: Principal, end: Callable[[PaddockError], None]
+    ) -> AbstractContextManager[None]:
+        """While this is open, `end` is called once if the token ends."""
+        return self._access.stays.staying(principal, end)
 
     async def aclose(self) -> None:
         tasks = list(self._waking.values())

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from paddock.domain import session as rules
 from paddock.domain.audit import AuditEntry
 from paddock.domain.errors import NotFound, Unauthenticated
-from paddock.domain.ids import is_id
 from paddock.domain.session import Holder, Session
-from paddock.domain.team import PERSON_PREFIX, Principal, Scope, split_secret
+from paddock.domain.team import Principal, Scope, split_secret
 from paddock.ports.clock import Clock
 from paddock.ports.store import Page, Store, Transaction
 from paddock.services.access import Access
+from paddock.services.stays import find_session
 
 _TRUSTED_S = 5.0
 """How long another process's ending may go unnoticed; this one's is noticed at once."""
@@ -98,16 +98,7 @@ class Sessions:
         return principal
 
     async def _look_up(self, session_id: str, now: float) -> _Known | None:
-        def look(tx: Transaction) -> tuple[Session, Holder] | None:
-            session = tx.sessions.get(session_id)
-            team = tx.teams.get(session.team_id) if session else None
-            if session is None or team is None:
-                return None
-            person = tx.people.get(session.holder) if _is_person(session.holder) else None
-            token = tx.tokens.get(session.token_id) if session.token_id else None
-            return session, Holder(team, person, token)
-
-        found = await self._store.read(look)
+        found = await self._store.read(lambda tx: find_session(tx, session_id))
         if found is None:
             return None
         if len(self._known) >= _MOST_REMEMBERED:
@@ -146,6 +137,7 @@ class Sessions:
 
         ended = await self._store.write(write)
         self.forget([session_id])
+        await self._access.stays.look()
         return ended
 
     def forget(self, session_ids: Sequence[str]) -> None:
@@ -155,10 +147,6 @@ class Sessions:
 
     def forget_all(self) -> None:
         self._known.clear()
-
-
-def _is_person(holder: str) -> bool:
-    return is_id(holder, PERSON_PREFIX)
 
 
 def _may_see(principal: Principal, session: Session) -> bool:

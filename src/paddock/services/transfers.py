@@ -1,23 +1,11 @@
 """The guest's client with what transfers need: byte ranges, and the moment a watch stands."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any
 
-import aiohttp
-
-from paddock.domain.errors import Unavailable
-from paddock.domain.guest import GuestAddress
 from paddock.guest_client import answers
 from paddock.guest_client.client import Guest
-from paddock.guest_client.commands import Commands
-from paddock.guest_client.files import Change, FileEvent, Files
-from paddock.guest_client.messages import Messages
-from paddock.guest_client.processes import Processes
-from paddock.guest_client.runs import Runs
-from paddock.guest_client.transport import Transport
+from paddock.guest_client.files import Change, FileEvent
 
 _CHANGES = {f"EVENT_TYPE_{change.name}": change for change in Change}
 _WATCHING = "filesystem.Filesystem/WatchDir"
@@ -41,49 +29,8 @@ class RangeNotSatisfiable(Exception):
         self.size = size
 
 
-class LeavingTransport(Transport):
-    """A session whose end is told to those who still read: aiohttp would leave them waiting."""
-
-    def __init__(self, address: GuestAddress) -> None:
-        super().__init__(address)
-        self._reading: set[aiohttp.ClientResponse] = set()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for answer in self._reading:
-            answer.content.set_exception(aiohttp.ClientConnectionError("the session has ended"))
-        await super().__aexit__(kind, error, trace)
-
-    @asynccontextmanager
-    async def request(
-        self, verb: str, path: str, **more: Any
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        session = self._session
-        if session is not None and session.closed:
-            raise Unavailable(f"{path}: the session with the guest has ended")
-        async with super().request(verb, path, **more) as answer:
-            self._reading.add(answer)
-            try:
-                yield answer
-            finally:
-                self._reading.discard(answer)
-
-
 class TransferGuest(Guest):
     """A guest whose files are read in part and watched from a known moment on."""
-
-    def __init__(self, address: GuestAddress) -> None:
-        super().__init__(address)
-        transport = self._transport = LeavingTransport(address)
-        self.commands = Commands(transport)
-        self.files = Files(transport)
-        self.runs = Runs(transport)
-        self.messages = Messages(transport)
-        self.processes = Processes(transport)
 
     async def open_file(self, path: str, user: str, span: str) -> AsyncIterator[Part | bytes]:
         """First the part, then its bytes; `span` is a Range header's value or empty."""

@@ -23,7 +23,9 @@ async def listening(config: ServerConfig, services: Services) -> AsyncIterator[s
     """The public address: the front there, and the API behind it on a socket of its own."""
     async with AsyncExitStack() as stack:
         inner = stack.enter_context(_inner_socket(config.data_dir))
-        await stack.enter_async_context(serving(services, inner, telemetry.observe_request))
+        await stack.enter_async_context(
+            serving(services, inner, telemetry.observe_request, telemetry.within_request)
+        )
 
         async def api() -> socket.socket:
             connection = socket.socket(socket.AF_UNIX)

@@ -120,6 +120,7 @@ async def assembled(
         vault = _vault(data)
         access = Access(store, SystemClock())
         await access.begin(lambda token: _keep(data / TOKEN_FILE, token))
+        await stack.enter_async_context(access.stays.watching())
         installation = str(
             await store.write(lambda tx: tx.values.add("installation", new_id("ins")))
         )

@@ -156,7 +156,7 @@ async def test_stop_start_and_what_that_state_refuses(box):
     with pytest.raises(Conflict) as caught:
         await box.resume()
     assert caught.value.remediation
-    assert vars(caught.value)["request_id"].startswith("req_")
+    assert caught.value.request_id.startswith("req_")
     await box.start()
     await box.pause()
     assert (await box.info()).state == "paused"

@@ -8,7 +8,7 @@ from fastapi.openapi.utils import get_openapi
 from paddock import __version__
 from paddock.interfaces.api import browsers, errors
 from paddock.interfaces.api.context import Services
-from paddock.interfaces.api.middleware import Envelope, Observe
+from paddock.interfaces.api.middleware import Bind, Envelope, Observe
 from paddock.interfaces.api.routes import (
     access,
     commands,
@@ -56,12 +56,12 @@ _FOR_ANYONE = (
 )
 
 
-def create_app(services: Services, observe: Observe) -> FastAPI:
+def create_app(services: Services, observe: Observe, bind: Bind) -> FastAPI:
     """The application for these services."""
     app = _routed()
     app.state.services = services
     errors.install(app)
-    app.add_middleware(Envelope, observe=observe)
+    app.add_middleware(Envelope, observe=observe, bind=bind)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]
     return app
 

@@ -43,6 +43,9 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(PaddockError)
     async def ours(request: Request, error: PaddockError) -> JSONResponse:
+        if (status := status_of(error)) >= 500 and status != 501:
+            details = {"code": error.code, "error": error.message}
+            _log.warning("request could not be fulfilled", extra=details)
         return answer(error, request_id(request))
 
     @app.exception_handler(RequestValidationError)
@@ -64,6 +67,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> JSONResponse:
+        # Outside of what every request passes through, so its id is not bound here.
         _log.error("request failed", exc_info=error, extra={"request": request_id(request)})
         message = "the server made a mistake; its log has the details under this request id"
         return JSONResponse(plain_body(request, "internal", message, "report it"), 500)

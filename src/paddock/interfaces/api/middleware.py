@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -11,6 +12,8 @@ from paddock.domain.ids import new_id
 MAX_BODY = 10 << 20
 _UNBOUNDED = re.compile(r"/v1/sandboxes/[^/]+/(files|archive)$")
 Observe = Callable[[str, str, int, float], None]
+Bind = Callable[[str], AbstractContextManager[None]]
+"""Whatever is logged inside carries the request's id."""
 
 
 class TooLarge(Exception):
@@ -20,9 +23,10 @@ class TooLarge(Exception):
 class Envelope:
     """Gives each request an id, bounds its body and measures it."""
 
-    def __init__(self, app: ASGIApp, observe: Observe) -> None:
+    def __init__(self, app: ASGIApp, observe: Observe, bind: Bind) -> None:
         self._app = app
         self._observe = observe
+        self._bind = bind
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -44,7 +48,8 @@ class Envelope:
         if scope["type"] == "http" and not _UNBOUNDED.search(scope["path"]):
             bounded = _bounded(receive)
         try:
-            await self._app(scope, bounded, answer)
+            with self._bind(identifier):
+                await self._app(scope, bounded, answer)
         finally:
             route = scope.get("route")
             path = getattr(route, "path", "") or "other"

@@ -11,11 +11,11 @@ from starlette.types import ASGIApp
 
 from paddock.interfaces.api.app import create_app
 from paddock.interfaces.api.context import Services
-from paddock.interfaces.api.middleware import Observe
+from paddock.interfaces.api.middleware import Bind, Observe
 
 
 @asynccontextmanager
-async def serving(services: Services, place: Path, log: Observe) -> AsyncIterator[None]:
+async def serving(services: Services, place: Path, log: Observe, bind: Bind) -> AsyncIterator[None]:
     """As long as this is open, the API answers there; every request is told to `log`."""
     started = asyncio.Event()
 
@@ -23,7 +23,7 @@ async def serving(services: Services, place: Path, log: Observe) -> AsyncIterato
         log(method, route, status, seconds)
         services.metrics.observe_request(method, route, status, seconds)
 
-    app = create_app(services, observe)
+    app = create_app(services, observe, bind)
     server = _Server(app, place, started)
     task = asyncio.create_task(server.serve(), name="api")
     try:

@@ -5,7 +5,7 @@ import base64
 import codecs
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from enum import StrEnum
 from typing import Any
 
@@ -16,6 +16,7 @@ from paddock.domain.errors import PaddockError
 from paddock.domain.event import Event
 from paddock.guest_client.runs import RunExit
 from paddock.services.commands import Piece
+from paddock.services.stays import Stay
 
 _HEARTBEAT_S = 15.0
 _encoder = msgspec.json.Encoder()
@@ -181,13 +182,32 @@ def offsets_of(cursor: str) -> dict[str, int]:
     return offsets
 
 
-def response(body: AsyncIterator[bytes], form: Format, *, request_id: str) -> StreamingResponse:
-    """A stream as an answer that no proxy holds back."""
+def response(
+    body: AsyncIterator[bytes],
+    form: Format,
+    *,
+    request_id: str,
+    staying: AbstractContextManager[Stay],
+) -> StreamingResponse:
+    """A stream as an answer that no proxy holds back, for as long as its reader may be here."""
     return StreamingResponse(
-        told(body, form, request_id=request_id),
+        told(_attended(body, staying), form, request_id=request_id),
         media_type=form.media_type,
         headers={"cache-control": "no-store", "x-accel-buffering": "no"},
     )
+
+
+async def _attended(
+    body: AsyncIterator[bytes], staying: AbstractContextManager[Stay]
+) -> AsyncIterator[bytes]:
+    with staying as stay:
+        while True:
+            with stay.attending():
+                try:
+                    part = await anext(body)
+                except StopAsyncIteration:
+                    return
+            yield part
 
 
 async def told(

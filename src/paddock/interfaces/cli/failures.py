@@ -37,6 +37,18 @@ EXIT_CODES: Mapping[type[PaddockError], int] = {
 }
 
 
+# What the caller can put right alone; of everything else the server's log has more.
+_CALLERS_OWN = (
+    errors.InvalidRequest,
+    errors.NotFound,
+    errors.Conflict,
+    errors.Unauthenticated,
+    errors.Forbidden,
+    errors.LimitExceeded,
+    errors.Unsupported,
+)
+
+
 class Interrupted(Exception):
     """A signal ended the command; everything was cleaned up."""
 
@@ -72,11 +84,14 @@ def fail(error: BaseException, invocation: Invocation, arguments: Sequence[str])
 def say(error: PaddockError, *, as_json: bool) -> int:
     """On stderr, because stdout belongs to results; the exit code is the same in both forms."""
     if as_json:
-        click.echo(json.dumps({"error": error.as_dict()}), err=True)
+        named = {"request_id": error.request_id} if error.request_id else {}
+        click.echo(json.dumps({"error": {**error.as_dict(), **named}}), err=True)
     else:
         click.echo(f"{click.style('error:', fg='red')} {error.message}", err=True)
         if error.remediation:
             click.echo(f"  {click.style('fix:', fg='green')} {error.remediation}", err=True)
+        if error.request_id and not isinstance(error, _CALLERS_OWN):
+            click.echo(f"  request: {error.request_id}, as the server's log has it", err=True)
     kinds = (kind for kind in type(error).__mro__ if kind in EXIT_CODES)
     return next((EXIT_CODES[kind] for kind in kinds), FAILED)
 

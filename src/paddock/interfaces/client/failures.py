@@ -74,5 +74,5 @@ def interrupted(url: str, what: str, why: object) -> Unavailable:
 
 
 def _with_request(error: PaddockError, request_id: str) -> PaddockError:
-    vars(error)["request_id"] = request_id
+    error.request_id = request_id
     return error

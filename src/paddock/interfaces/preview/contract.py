@@ -85,6 +85,10 @@ class Reply:
     body: bytes = b""
 
 
+Cut = Callable[[int, str, str, str], None]
+"""With what is said where an answer can still be given: status, code, message, remediation."""
+
+
 @dataclass(frozen=True, slots=True)
 class Upstream:
     """Where a request goes. May be kept and given again for later requests.
@@ -103,6 +107,9 @@ class Upstream:
     activity: Callable[[], AbstractContextManager[object]] | None = None
     """Entered when the request is sent there, left when its answer is complete or, after an
     upgrade, when the connection has ended: as long as it is open somebody is at work."""
+    staying: Callable[[Cut], AbstractContextManager[object]] | None = None
+    """Entered and left as `activity` is, and given what ends the request's connection at once: the
+    client was let in by something that may be taken away."""
     on_refused: Callable[[OSError], Awaitable[Reply]] | None = None
     """What to say when `dial` failed, such as which ports do listen; without it a plain 502."""
     tls: ssl.SSLContext | None = None

@@ -2,13 +2,16 @@
 
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode
 
 from paddock.domain.errors import NotFound, PaddockError, Unauthenticated
 from paddock.domain.records import SandboxRecord
 from paddock.domain.sandbox import SandboxState
-from paddock.interfaces.preview.contract import Answer, Edits, Reply, RequestHead, Upstream
+from paddock.domain.team import Principal
+from paddock.interfaces.preview.contract import Answer, Cut, Edits, Reply, RequestHead, Upstream
 from paddock.interfaces.preview.hosts import PreviewHost, parse_preview_host, preview_host
 from paddock.interfaces.preview.pages import Link, Pages, Trouble
 from paddock.services.previews import Previews, Visitor
@@ -43,14 +46,26 @@ class Door:
         try:
             sandbox = await self._previews.find(host.sandbox)
             visitor = _visitor(head)
-            await self._previews.admit(sandbox, host.port, visitor)
+            visiting = await self._previews.admit(sandbox, host.port, visitor)
         except PaddockError as error:
             return self._refused(head, error)
         if visitor.link and head.method in ("GET", "HEAD"):
             return _entrance(head, visitor.link)
         if sandbox.state is not SandboxState.RUNNING:
             return self._not_running(head, sandbox)
-        return self._upstream(head, sandbox, host.port)
+        upstream = self._upstream(head, sandbox, host.port)
+        if visiting is None:
+            return upstream
+        return replace(upstream, staying=self._stay(visiting))
+
+    def _stay(self, principal: Principal) -> Callable[[Cut], AbstractContextManager[None]]:
+        def staying(cut: Cut) -> AbstractContextManager[None]:
+            def end(error: PaddockError) -> None:
+                cut(401, error.code, error.message, error.remediation)
+
+            return self._previews.staying(principal, end)
+
+        return staying
 
     def _upstream(self, head: RequestHead, sandbox: SandboxRecord, port: int) -> Upstream:
         async def refused(error: OSError) -> Reply:

@@ -33,6 +33,8 @@ class Exchange:
         "_activity",
         "_hub",
         "_is_reused",
+        "_splice",
+        "_stay",
         "_task",
         "client",
         "request",
@@ -49,6 +51,8 @@ class Exchange:
         self._hub = hub
         self._task: asyncio.Task[None] | None = None
         self._activity: AbstractContextManager[object] | None = None
+        self._stay: AbstractContextManager[object] | None = None
+        self._splice: Splice | None = None
         self._is_reused = False
 
     def begin(self) -> None:
@@ -66,7 +70,7 @@ class Exchange:
         """The upstream speaks another protocol from now on."""
         client, upstream = self.client, cast(UpstreamConnection, self.upstream)
         self._hub.clients.discard(client)
-        splice = Splice(self._hub, self._disconnected)
+        splice = self._splice = Splice(self._hub, self._disconnected)
         splice.join(client.transport, upstream.transport)
         splice.begin(answer, client.intake.held, is_full=client.is_full, ended=client.has_ended)
 
@@ -101,6 +105,14 @@ class Exchange:
             self.client.end(gently=False)
         else:
             self.reply(self._hub.pages.error(self.request.head, trouble))
+
+    def cut(self, status: int, code: str, message: str, remediation: str) -> None:
+        """The client may not be here any more."""
+        if self._splice is not None:
+            # Between which of its frames we are, nobody knows, so there is no last word to say.
+            self._splice.end(gently=False)
+        else:
+            self.fail(Trouble(status, code, message, remediation))
 
     def time_out(self) -> None:
         """The answer did not begin in time."""
@@ -139,6 +151,10 @@ class Exchange:
             activity = answer.activity()
             activity.__enter__()
             self._activity = activity
+        if answer.staying is not None:
+            stay = answer.staying(self.cut)
+            stay.__enter__()
+            self._stay = stay
         idle = self._hub.pool.take(answer.key)
         if idle is None:
             return True
@@ -224,9 +240,11 @@ class Exchange:
 
     def _leave(self) -> None:
         activity, self._activity = self._activity, None
-        if activity is None:
-            return
-        try:
-            activity.__exit__(None, None, None)
-        except Exception:  # noqa: BLE001 - the owner's fault must not take the listener along
-            _log.exception("ending a request's activity failed")
+        stay, self._stay = self._stay, None
+        for entered in (activity, stay):
+            if entered is None:
+                continue
+            try:
+                entered.__exit__(None, None, None)
+            except Exception:  # noqa: BLE001 - the owner's fault must not take the listener along
+                _log.exception("ending a request's activity failed")

@@ -135,7 +135,7 @@ async def list_tokens(
 
 @router.delete("/tokens/{token}")
 async def revoke(given: Given, who: Who, token: str) -> TokenShape:
-    """It lets nobody in any more."""
+    """It lets nobody in any more, and ends the streams, terminals and previews open on it."""
     return _token(await given.access.revoke(who, token))
 
 

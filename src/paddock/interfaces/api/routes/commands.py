@@ -62,7 +62,8 @@ async def stream(
         async for part in _output(given, who, (sandbox, command_id), form=form, offsets={}):
             yield part
 
-    return streams.response(body(), form, request_id=request_id(request))
+    staying = given.access.stays.stay(who)
+    return streams.response(body(), form, request_id=request_id(request), staying=staying)
 
 
 @router.post("/commands", status_code=201)
@@ -102,7 +103,8 @@ async def output(
     await given.commands.get(who, sandbox, command)
     offsets = streams.offsets_of(last_event_id or cursor)
     body = _output(given, who, (sandbox, command), form=form, offsets=offsets, follow=follow)
-    return streams.response(body, form, request_id=request_id(request))
+    staying = given.access.stays.stay(who)
+    return streams.response(body, form, request_id=request_id(request), staying=staying)
 
 
 @router.post("/commands/{command}/input", status_code=204)

@@ -102,7 +102,8 @@ async def follow(
         place = await given.events.last_seq()
     interest = Interest(who.team_id, subject, frozenset(kind or ()))
     body = streams.of_events(given.events.follow(interest, place), form)
-    return streams.response(body, form, request_id=request_id(request))
+    staying = given.access.stays.stay(who)
+    return streams.response(body, form, request_id=request_id(request), staying=staying)
 
 
 @router.get("/audit")

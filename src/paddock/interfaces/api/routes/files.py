@@ -147,7 +147,10 @@ async def watch(
     """What changes in a directory from now on. When more happened than could be told, it ends
     with an error: list the directory, and watch again."""
     events = await given.files.watch(who, at, recursive=recursive)
-    return streams.response(_changes(events, form), form, request_id=request_id(request))
+    staying = given.access.stays.stay(who)
+    return streams.response(
+        _changes(events, form), form, request_id=request_id(request), staying=staying
+    )
 
 
 @router.get("/archive", response_class=StreamingResponse, responses=_ARCHIVES)

@@ -114,7 +114,8 @@ async def build(
     ends; who asks again follows the same build."""
     steps = await given.templates.build(who, provider, template)
     body = _progress(steps, template, form)
-    return streams.response(body, form, request_id=request_id(request))
+    staying = given.access.stays.stay(who)
+    return streams.response(body, form, request_id=request_id(request), staying=staying)
 
 
 async def _progress(

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from pydantic import Field, ValidationError
 from starlette.websockets import WebSocketDisconnect
 
-from paddock.domain.errors import InvalidRequest, PaddockError
+from paddock.domain.errors import Forbidden, InvalidRequest, PaddockError, Unauthenticated
 from paddock.guest_client.runs import RunExit
 from paddock.interfaces.api import streams
 from paddock.interfaces.api.context import Given, Who, services_of
@@ -26,6 +26,7 @@ router = APIRouter(prefix="/v1/sandboxes/{sandbox}", tags=["commands"])
 PROTOCOL = "paddock.terminal"
 _LARGEST_INPUT = 1 << 20
 _DONE, _WRONG, _BROKEN = 1000, 1008, 1011
+_LAST_WORD_S = 5.0
 _SIDE = Query(ge=1, le=4096)
 _UPGRADE: dict[int | str, dict[str, Any]] = {
     426: {"description": "this is no WebSocket", "model": ErrorBody}
@@ -92,8 +93,12 @@ async def sit(socket: WebSocket, who: Who, sandbox: str, wished: Wished) -> None
         # What goes wrong up to here is an ordinary answer instead of a WebSocket.
         terminal = await stack.enter_async_context(given.terminals.open(who, sandbox, wished))
         await socket.accept(_protocol(socket))
+        stay = stack.enter_context(given.access.stays.stay(who))
         try:
-            await _converse(socket, terminal, wished.offset)
+            with stay.attending():
+                await _converse(socket, terminal, wished.offset)
+        except (Unauthenticated, Forbidden) as error:
+            await _finish(socket, {"error": error.as_dict()}, _WRONG)
         except PaddockError as error:
             await _finish(socket, {"error": error.as_dict()}, _BROKEN)
         except WebSocketDisconnect:
@@ -160,5 +165,8 @@ async def _obey(terminal: Terminal, message: Mapping[str, Any]) -> None:
 
 
 async def _finish(socket: WebSocket, last: dict[str, Any], code: int) -> None:
-    await socket.send_text(json.dumps(last))
-    await socket.close(code)
+    """Who takes nothing any more is not waited for."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LAST_WORD_S):
+            await socket.send_text(json.dumps(last))
+            await socket.close(code)

@@ -1,0 +1,183 @@
+"""Who is still here: a stream, a terminal or a preview ends when what it was opened with does."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+
+from paddock.domain import session as session_rules
+from paddock.domain import team as token_rules
+from paddock.domain.errors import Forbidden, PaddockError, Unauthenticated
+from paddock.domain.ids import is_id
+from paddock.domain.session import SESSION_PREFIX, Holder, Session
+from paddock.domain.team import PERSON_PREFIX, TOKEN_PREFIX, Person, Principal, Team, Token
+from paddock.ports.clock import Clock
+from paddock.ports.store import Store, Transaction
+
+_log = logging.getLogger(__name__)
+_LOOK_EVERY_S = 0.5
+"""How long an expiry, or what another process ended, may go unnoticed."""
+
+End = Callable[[PaddockError], None]
+
+
+class Stay:
+    """Somebody who follows something for long. What they await inside `attending` is cut off, with
+    the reason as its error, when they may not be here any more."""
+
+    def __init__(self) -> None:
+        self._error: PaddockError | None = None
+        self._task: asyncio.Task[object] | None = None
+
+    def end(self, error: PaddockError) -> None:
+        self._error = error
+        if self._task is not None:
+            self._task.cancel()
+
+    @contextmanager
+    def attending(self) -> Iterator[None]:
+        """As `asyncio.timeout` does: the cancellation becomes the error, unless it is another's."""
+        if self._error is not None:
+            raise self._error
+        task = self._task = asyncio.current_task()
+        assert task is not None
+        before = task.cancelling()
+        try:
+            yield
+        except asyncio.CancelledError:
+            if self._error is not None and task.uncancel() <= before:
+                raise self._error from None
+            raise
+        finally:
+            self._task = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Visit:
+    principal: Principal
+    end: End
+
+    @property
+    def credential(self) -> str:
+        """The id of the token or session that it was opened with."""
+        return self.principal.actor.rpartition("/")[2]
+
+
+class Stays:
+    """All who are here on a token or with a session."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._visits: set[_Visit] = set()
+
+    @contextmanager
+    def staying(self, principal: Principal, end: End) -> Iterator[None]:
+        """While this is open, `end` is called once if they may not be here any more."""
+        visit = _Visit(principal, end)
+        if not _can_end(visit.credential):
+            yield
+            return
+        self._visits.add(visit)
+        try:
+            yield
+        finally:
+            self._visits.discard(visit)
+
+    @contextmanager
+    def stay(self, principal: Principal) -> Iterator[Stay]:
+        stay = Stay()
+        with self.staying(principal, stay.end):
+            yield stay
+
+    async def look(self) -> None:
+        """One look at everything that somebody is here with: after it, who may not be is gone."""
+        visits = list(self._visits)
+        if not visits:
+            return
+        now = self._clock.wall()
+        found = await self._store.read(lambda tx: [_found(tx, each.credential) for each in visits])
+        for visit, credential in zip(visits, found, strict=True):
+            try:
+                _check(visit.principal, credential, now)
+            except (Unauthenticated, Forbidden) as error:
+                self._show_out(visit, error)
+
+    def _show_out(self, visit: _Visit, error: PaddockError) -> None:
+        if visit not in self._visits:
+            return
+        self._visits.discard(visit)
+        try:
+            visit.end(error)
+        except Exception:  # noqa: BLE001 - one who does not go keeps no other
+            _log.exception("a stay did not end", extra={"actor": visit.principal.actor})
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """While this is open, what ends by itself or elsewhere is noticed."""
+        task = asyncio.create_task(self._watch(), name="tokens that end")
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _watch(self) -> None:
+        while True:
+            await self._clock.sleep(_LOOK_EVERY_S)
+            try:
+                await self.look()
+            except PaddockError as error:
+                _log.warning("who is here could not be checked", extra={"error": error.message})
+
+
+_OfToken = tuple[Token, Team, Person | None]
+_OfSession = tuple[Session, Holder]
+
+
+def _can_end(credential: str) -> bool:
+    return is_id(credential, TOKEN_PREFIX) or is_id(credential, SESSION_PREFIX)
+
+
+def _found(tx: Transaction, credential: str) -> _OfToken | _OfSession | None:
+    if is_id(credential, SESSION_PREFIX):
+        return find_session(tx, credential)
+    return find_token(tx, credential)
+
+
+def find_token(tx: Transaction, token_id: str) -> _OfToken | None:
+    """A token with everything that decides what it is good for."""
+    token = tx.tokens.get(token_id)
+    team = tx.teams.get(token.team_id) if token else None
+    if token is None or team is None:
+        return None
+    return token, team, tx.people.get(token.person_id) if token.person_id else None
+
+
+def find_session(tx: Transaction, session_id: str) -> _OfSession | None:
+    """A session with everything that decides what it is good for."""
+    session = tx.sessions.get(session_id)
+    team = tx.teams.get(session.team_id) if session else None
+    if session is None or team is None:
+        return None
+    person = tx.people.get(session.holder) if is_id(session.holder, PERSON_PREFIX) else None
+    token = tx.tokens.get(session.token_id) if session.token_id else None
+    return session, Holder(team, person, token)
+
+
+def _check(principal: Principal, found: _OfToken | _OfSession | None, now: float) -> None:
+    if found is None:
+        raise Unauthenticated(
+            "what this was opened with is gone", remediation="ask an admin of your team for access"
+        )
+    if len(found) == 2:
+        lasting = session_rules.lasting(*found, now)
+    else:
+        lasting = token_rules.standing(*found, now)
+    if lost := principal.scopes - lasting.scopes:
+        raise Forbidden(
+            f"{', '.join(sorted(lost))} was taken from you meanwhile",
+            remediation="open it again with what you still may",
+        )
