@@ -201,13 +201,13 @@ async def _attended(
     body: AsyncIterator[bytes], staying: AbstractContextManager[Stay]
 ) -> AsyncIterator[bytes]:
     with staying as stay:
-        while True:
-            with stay.attending():
-                try:
-                    part = await anext(body)
-                except StopAsyncIteration:
-                    return
+        while (part := await _next(body, stay)) is not None:
             yield part
+
+
+async def _next(body: AsyncIterator[bytes], stay: Stay) -> bytes | None:
+    with stay.attending():
+        return await anext(body, None)
 
 
 async def told(
