@@ -13,6 +13,7 @@ from typing import Callable
 from . import auth, connect, syscalls
 from .config import GuestConfig
 from .connect import Call
+from .door import Letter
 from .errors import GuestError
 from .http import Exchange
 from .state import GuestState
@@ -28,6 +29,7 @@ _SUPERVISOR = (
     *("PutProcess", "StartProcess", "StopProcess", "RestartProcess", "RemoveProcess"),
     *("GetProcess", "ListProcesses", "ProcessLogs"),
 )
+_HOST = ("ListPorts", "Usage", "Shutdown", "LetGo")
 _SERVICES = {
     "/process.Process/": "envd_process",
     **{f"/filesystem.Filesystem/{method}": "envd_watch" for method in _ENVD_WATCH},
@@ -35,7 +37,7 @@ _SERVICES = {
     "/files": "files",
     "/paddock.Guest/Exec": "execute",
     **{f"/paddock.Guest/{method}": "supervisor" for method in _SUPERVISOR},
-    **{f"/paddock.Guest/{method}": "host" for method in ("ListPorts", "Usage", "Shutdown")},
+    **{f"/paddock.Guest/{method}": "host" for method in _HOST},
     "/metrics": "host",
     "/paddock.Guest/": "run_service",
     "/": "base",
@@ -50,9 +52,12 @@ def load_services() -> None:
 class Application:
     """Finds the method for a request, checks who asks, and turns errors into answers."""
 
-    def __init__(self, config: GuestConfig, tasks: Tasks) -> None:
+    def __init__(
+        self, config: GuestConfig, tasks: Tasks, let_go: Callable[[], None] | None = None
+    ) -> None:
         _prepare_process()
         self._state = GuestState(config, tasks)
+        self._state.let_go = let_go
         self._tables: dict[str, dict[str, Method]] = {}
         self._state.children.install(asyncio.get_running_loop())
         self._state.boot()
@@ -62,6 +67,9 @@ class Application:
             await self._find(exchange)(Call(self._state, exchange))
         except GuestError as error:
             _answer_error(exchange, error)
+
+    def adopt(self, letter: Letter) -> None:
+        self._state.adopt(letter.token, letter.sandbox_id)
 
     async def close(self) -> None:
         """The guest was told to end: nothing that it started is left behind."""

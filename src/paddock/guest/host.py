@@ -10,6 +10,7 @@ from typing import Callable
 
 from . import connect, fields, ports
 from .connect import Call, Message
+from .errors import GuestError
 from .state import GuestState
 from .tree import snapshot
 
@@ -50,6 +51,14 @@ async def shutdown(call: Call, message: Message) -> Message:
     return {}
 
 
+async def let_go(call: Call, message: Message) -> Message:
+    """Soon after this answer nobody listens, and nothing is held that is not the sandbox's own."""
+    if call.state.let_go is None:
+        raise GuestError("unimplemented", "this guest could not come back to where it listens")
+    call.state.let_go()
+    return {}
+
+
 async def metrics(call: Call) -> None:
     """envd's own form of usage."""
     accounting = call.state.accounting
@@ -81,6 +90,7 @@ def methods(state: GuestState) -> dict[str, Callable[[Call], Awaitable[None]]]:
         "POST /paddock.Guest/ListPorts": connect.unary(list_ports),
         "POST /paddock.Guest/Usage": connect.unary(usage),
         "POST /paddock.Guest/Shutdown": connect.unary(shutdown),
+        "POST /paddock.Guest/LetGo": connect.unary(let_go),
         "GET /metrics": metrics,
     }
 

@@ -186,6 +186,12 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def let_go(self) -> None:
+        """Break off without telling what was asked for: a command that runs goes on."""
+        if self._exchange is not None:
+            self._exchange.on_disconnect = None
+        self.abort()
+
     def close(self) -> None:
         if self._transport is not None:
             self._transport.close()

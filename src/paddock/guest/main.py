@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import sys
 
+from . import door
 from .accounting import open_own_files
 from .config import GuestConfig
 from .server import serve
@@ -72,24 +72,15 @@ def _parse(arguments: list[str]) -> dict[str, str]:
 
 def _listen(options: dict[str, str]) -> socket.socket:
     if "socket" in options:
-        path = options["socket"]
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        if os.path.exists(path):
-            os.unlink(path)
-        mask = os.umask(0o177)
-        try:
-            listener.bind(path)
-        finally:
-            os.umask(mask)
-    else:
-        host, _, port = options["listen"].rpartition(":")
-        host = host.strip("[]")
-        if not port.isdigit():
-            raise SystemExit(f"--listen takes HOST:PORT, not {options['listen']}")
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, int(port)))
+        return door.listen(options["socket"])
+    host, _, port = options["listen"].rpartition(":")
+    host = host.strip("[]")
+    if not port.isdigit():
+        raise SystemExit(f"--listen takes HOST:PORT, not {options['listen']}")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((host, int(port)))
     listener.listen(1024)
     return listener
 

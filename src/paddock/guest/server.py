@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _IDLE_LIMIT = 700.0  # clients pool connections for 300 s and do not retry on one that was closed
 _SWEEP_EVERY = 60.0
 _LOAD_AFTER = 0.05
+_ANSWER_S = 0.02
 
 
 def preload() -> None:
@@ -56,20 +57,21 @@ class Server:
         self._connections: set[Connection] = set()
         self._tasks = Tasks()
         self._application: Application | None = None
-        self._stopped: asyncio.Event | None = None
+        self._told: asyncio.Event | None = None
+        self._stopped = False
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
-        self._stopped = (
-            asyncio.Event()
-        )  # not before: until 3.10 it belongs to the loop it is made in
+        self._told = asyncio.Event()  # not before: until 3.10 it belongs to the loop it is made in
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
-        self._listener.setblocking(False)
-        server = await loop.create_server(self._connect, sock=self._listener, backlog=1024)
+        server = await self._open()
         loop.call_later(_LOAD_AFTER if self._config.packed else 0, self._load)
         loop.call_later(_SWEEP_EVERY, self._sweep)
-        await self._stopped.wait()
+        await self._told.wait()
+        while not self._stopped:
+            server = await self._leave_and_return(server)
+            await self._told.wait()
         server.close()
         for connection in tuple(self._connections):
             connection.abort()
@@ -78,14 +80,46 @@ class Server:
         await self._tasks.close()
 
     def stop(self) -> None:
-        if self._stopped is not None:
-            self._stopped.set()
+        self._stopped = True
+        if self._told is not None:
+            self._told.set()
+
+    async def _open(self) -> asyncio.AbstractServer:
+        self._listener.setblocking(False)
+        loop = asyncio.get_running_loop()
+        return await loop.create_server(self._connect, sock=self._listener, backlog=1024)
+
+    def _let_go(self) -> None:
+        """Once the answer to whoever has asked for it is out."""
+        if self._told is not None:
+            asyncio.get_running_loop().call_later(_ANSWER_S, self._told.set)
+
+    async def _leave_and_return(self, server: asyncio.AbstractServer) -> asyncio.AbstractServer:
+        """Hold nothing of the host's until a letter is there, then be who it says."""
+        from . import door
+
+        assert self._told is not None
+        self._told.clear()
+        server.close()
+        for connection in tuple(self._connections):
+            connection.let_go()
+        while self._connections:  # noqa: ASYNC110 - each goes in the loop's next round
+            await asyncio.sleep(0)
+        door.say_left(self._config.state_dir)
+        letter = await door.wait_for_letter(self._config.state_dir, lambda: self._stopped)
+        if letter is not None:
+            self._load().adopt(letter)
+            self._listener = door.listen_again(self._config.state_dir)
+            return await self._open()
+        self._told.set()
+        return server
 
     def _load(self) -> Application:
         if self._application is None:
             from .application import Application
 
-            self._application = Application(self._config, self._tasks)
+            let_go = self._let_go if self._config.packed and self._trusted else None
+            self._application = Application(self._config, self._tasks, let_go)
             gc.collect()
             gc.freeze()  # what is loaded now stays, and need not be looked at again
             gc.enable()

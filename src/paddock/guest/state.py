@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Callable
 
 from . import disk, environment
 from .accounting import Accounting
@@ -46,6 +46,8 @@ class GuestState:
         self._runs: Runs | None = None
         self._supervisor: Supervisor | None = None
         self.last_activity = time.time()
+        self.let_go: Callable[[], None] | None = None
+        """Have the guest leave its socket; None where it could not come back."""
 
     @property
     def runs(self) -> Runs:
@@ -89,9 +91,21 @@ class GuestState:
             if self._runs is not None:
                 self._runs.forget_all()
 
+    def adopt(self, token: str, sandbox_id: str) -> None:
+        """It may be another sandbox from now on, in which everything goes on nevertheless."""
+        self.token, self.sandbox_id = token, sandbox_id
+        try:
+            disk.write_json(self._identity_path, sandbox_id)
+        except OSError as error:
+            warn(f"the sandbox's id could not be written down: {error}")
+
+    @property
+    def _identity_path(self) -> str:
+        return f"{self.config.state_dir}/sandbox-id.json"
+
     def _take_identity(self) -> None:
         """A disk that comes from another sandbox brings its runs and inboxes: away with them."""
-        path = f"{self.config.state_dir}/sandbox-id.json"
+        path = self._identity_path
         if disk.read_json(path) == self.sandbox_id:
             return
         for name in ("runs", "inboxes"):

@@ -15,6 +15,7 @@ from paddock.guest_client.transport import Transport
 
 _MAX_OUTPUT = 8 << 20
 _SHUTDOWN_SLACK = 15.0
+_LET_GO_S = 5.0
 
 
 class Guest:
@@ -119,3 +120,7 @@ class Guest:
         await self._transport.call(
             "paddock.Guest/Shutdown", message, timeout=grace + _SHUTDOWN_SLACK
         )
+
+    async def let_go(self) -> None:
+        """Have it leave its socket, until it finds a letter beside it (`guest.door`)."""
+        await self._transport.call("paddock.Guest/LetGo", {}, timeout=_LET_GO_S)

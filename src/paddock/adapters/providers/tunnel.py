@@ -7,7 +7,8 @@ the frames work. What comes from there is hostile input: lengths are bounded, nu
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Protocol
@@ -199,6 +200,15 @@ class Tunnel:
             if self._line is None or not self._line.alive:
                 self._line = Line(await self._start())
             return self._line
+
+    @asynccontextmanager
+    async def hung_up(self) -> AsyncIterator[None]:
+        """The line is closed meanwhile; whoever wants one waits."""
+        async with self._connecting:
+            if self._line is not None:
+                await self._line.aclose()
+                self._line = None
+            yield
 
     async def aclose(self) -> None:
         for server in self._servers.values():

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from paddock.adapters.providers.local import runtime
 from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.layout import Layout
 from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.adapters.providers.local.storage import unmount_pool
 from paddock.domain.template import SourceKind, Template, TemplateSource
 from tests.adapters.providers.local import tiny, traces
+from tests.conftest import Need
 
 
 @dataclass
@@ -51,6 +53,7 @@ class Installation:
         assert not left.sandboxes
         assert not left.volumes
         assert not left.snapshots
+        assert not left.memories
         assert not left.archives
         assert not left.cgroups
         assert not left.processes
@@ -84,3 +87,14 @@ async def installation(tiny_root: Path) -> AsyncIterator[Installation]:
     finally:
         unmount_pool(made.data_dir)
         shutil.rmtree(home)
+
+
+@pytest.fixture
+def runsc(need: Need) -> str:
+    """For what only gVisor has."""
+    found = runtime.installed().get("runsc")
+    if found is None:
+        need("runsc", "not installed")
+    if why := runtime.outdated(found):
+        need("runsc", why)
+    return found.name

@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from paddock.adapters.providers.local.config import LocalConfig
@@ -48,6 +49,12 @@ async def perform(provider: LocalProvider, operation: str, source: Ref | None) -
         case "snapshot":
             assert source is not None
             await provider.snapshot(source, "victim")
+        case "remember":
+            assert source is not None
+            await provider.snapshot(source, "victim", memory=True)
+        case "recall":
+            async for snapshot in provider.snapshots():
+                await provider.create("victim", SandboxSpec(snapshot=snapshot.ref))
         case "fork":
             assert source is not None
             await provider.fork(source, "victim", SandboxSpec())
@@ -67,7 +74,10 @@ async def perform(provider: LocalProvider, operation: str, source: Ref | None) -
 
 async def main(data_dir: str, operation: str, step: str) -> None:
     countdown = Countdown(int(step))
-    provider = await LocalProvider.open(LocalConfig(data_dir=Path(data_dir)), on_step=countdown)
+    config = LocalConfig(data_dir=Path(data_dir))
+    if operation in ("remember", "recall"):
+        config = replace(config, runtime="runsc")
+    provider = await LocalProvider.open(config, on_step=countdown)
     source = None
     async for seen in provider.find({"role": "source"}):
         source = seen.ref

@@ -1,14 +1,18 @@
-"""Memory on disk: what is found is said, and none of it is taken for a promise."""
+"""Memory on disk: what is found is said, and only what was tried is taken for a promise."""
 
 import os
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from paddock.adapters.providers.local import checkpoint, runtime
 from paddock.adapters.providers.local.config import LocalConfig
-from paddock.adapters.providers.local.provider import GVISOR, LocalProvider
-from paddock.ports.provider import Status
+from paddock.adapters.providers.local.provider import LocalProvider
+from paddock.domain.errors import Unsupported
+from paddock.domain.ids import new_ulid
+from paddock.ports.provider import Ref, Status
 
 RUNC = '{"annotations": {"org.opencontainers.runc.checkpoint.enabled": "%s"}}'
 
@@ -57,15 +61,69 @@ def test_without_criu_that_is_said(tmp_path):
 
 
 @pytest.mark.proves("P4")
-@pytest.mark.parametrize("name", runtime.PREFERENCE)
-def test_whatever_is_found_it_stays_off_and_nothing_to_install_is_advised(name):
-    config = LocalConfig(runtime=name)
-    finding = checkpoint.finding(config)
-    assert (finding.name, finding.status) == ("checkpoint to disk", Status.DEGRADED)
-    assert finding.found.startswith("off: ")
-    assert "criu" in finding.found
-    assert "install" not in finding.fix
-    reason = finding.found.removeprefix("off: ").partition(";")[0]
-    if name in runtime.installed():
-        assert reason in checkpoint.refusal(config).message
-    assert not (LocalProvider.CAPABILITIES.checkpoint or GVISOR.checkpoint)
+@pytest.mark.parametrize("name", ["crun", "runc"])
+def test_with_a_joined_guest_it_is_off_and_nothing_to_install_is_advised(name):
+    found = checkpoint.finding(LocalConfig(runtime=name))
+    assert (found.name, found.status) == ("checkpoint to disk", Status.DEGRADED)
+    assert found.found.startswith("off: ")
+    assert "criu" in found.found
+    assert "install" not in found.fix
+    assert not LocalProvider.CAPABILITIES.checkpoint
+
+
+@pytest.mark.proves("P4")
+async def test_where_the_trial_succeeds_it_is_on_and_remembered(runsc, installation):
+    note = installation.data_dir / "checkpoint.json"
+    assert not note.exists()
+    async with installation.opened(runtime=runsc) as provider:
+        assert provider.capabilities.checkpoint
+        found = {each.name: each for each in (await provider.check()).findings}
+        assert found["checkpoint to disk"].status is Status.OK
+        assert runtime.installed()["runsc"].version in found["checkpoint to disk"].found
+        assert not (installation.layout.run / "trial").exists()
+    assert runtime.installed()["runsc"].version in note.read_text()
+    # What it says was found with another kernel says nothing of this one.
+    note.write_text(note.read_text().replace('"kernel": "', '"kernel": "0.'))
+    async with installation.opened(runtime=runsc) as provider:
+        assert provider.capabilities.checkpoint
+    assert '"kernel": "0.' not in note.read_text()
+
+
+@pytest.mark.proves("P4")
+@pytest.mark.parametrize("failing", ["checkpoint", "restore"])
+async def test_where_the_trial_fails_it_is_off_and_says_why(runsc, installation, tmp_path, failing):
+    real, trial = runtime.installed()["runsc"], tmp_path / "trial"
+    script = f'''for word; do [ "$word" = {failing} ] && echo no {failing} here && exit 1; done
+exec {real.program} "$@"'''
+    fake = replace(real, program=program(tmp_path, "runsc", script))
+    async with installation.opened() as provider:
+        init = provider._life.machines.init
+        found = await checkpoint.Trial(fake, provider._parts.launch, trial, init).run()
+    why = f"runsc {failing}: no {failing} here"
+    assert found == checkpoint.Tried(works=False, why=why)
+    assert why in checkpoint.refusal(found).message
+    assert f"off: {why}" in checkpoint.finding(LocalConfig(runtime=runsc), found).found
+    assert not trial.exists()
+    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    assert str(trial) not in running.stdout
+
+
+async def test_what_a_killed_trial_has_left_goes_with_the_next(runsc, installation, tmp_path):
+    engine, place = runtime.installed()["runsc"], tmp_path / "trial"
+    async with installation.opened() as provider:
+        launch, init = provider._parts.launch, provider._life.machines.init
+        trial = checkpoint.Trial(engine, launch, place, init)
+        trial._lay_out()
+        _, start = next(trial._steps())
+        assert (await launch.run(start, timeout=20)).code == 0
+        assert (await trial.run()).works
+    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    assert str(place) not in running.stdout
+
+
+@pytest.mark.proves("P4")
+async def test_a_provider_whose_runtime_cannot_do_it_refuses(installation):
+    async with installation.opened(runtime="crun") as provider:
+        assert not provider.capabilities.checkpoint
+        with pytest.raises(Unsupported, match="CRIU cannot write down"):
+            await provider.snapshot(Ref("local", new_ulid()), "key", memory=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from paddock.adapters.providers.local import packed, runtime
+from paddock.adapters.providers.local import door, packed
 from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.domain.errors import Broken, Unavailable
 from paddock.domain.sandbox import Resources
@@ -21,7 +21,6 @@ from paddock.guest_client import Guest
 from paddock.ports.provider import Ref, SandboxSpec
 from tests.adapters.providers.local.conftest import Installation
 from tests.adapters.providers.local.traces import look
-from tests.conftest import Need
 from tests.engines import REPOSITORY, base_root, open_local
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.proves("P10", "S6")]
@@ -61,7 +60,7 @@ def docker(tmp_path: Path) -> Iterator[socket.socket]:
 async def test_the_guests_socket_is_taken_out_of_its_reach(volume: Path, address: Path) -> None:
     inside = os.open(volume / "door", os.O_PATH)
     with _listen(volume / "door", "guest.sock") as guest:
-        await packed.close_door(volume, address, lambda: True)
+        await door.close_door(volume, address, lambda: True)
         guest.accept()[0].close()  # the look whether somebody listens
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(address))
@@ -79,7 +78,7 @@ async def test_a_link_to_another_socket_is_not_followed(
 ) -> None:
     (volume / "door" / "guest.sock").symlink_to(tmp_path / "docker.sock")
     with pytest.raises(Broken):
-        await packed.close_door(volume, address, lambda: True)
+        await door.close_door(volume, address, lambda: True)
     assert not address.exists()
     with pytest.raises(BlockingIOError):
         docker.accept()
@@ -91,20 +90,20 @@ async def test_what_is_no_socket_is_refused(volume: Path, address: Path, kind: s
     make = {"file": offered.touch, "directory": offered.mkdir, "pipe": lambda: os.mkfifo(offered)}
     make[kind]()
     with pytest.raises(Broken):
-        await packed.close_door(volume, address, lambda: True)
+        await door.close_door(volume, address, lambda: True)
     assert not address.exists()
 
 
 async def test_a_sandbox_that_puts_more_there_does_not_start(volume: Path, address: Path) -> None:
     (volume / "door" / "filler").write_bytes(b"x")
     with _listen(volume / "door", "guest.sock"), pytest.raises(Broken):
-        await packed.close_door(volume, address, lambda: True)
+        await door.close_door(volume, address, lambda: True)
     assert not address.exists()
 
 
 async def test_a_guest_that_ends_is_not_waited_for(volume: Path, address: Path) -> None:
     with pytest.raises(Unavailable, match="ended before"):
-        await packed.close_door(volume, address, lambda: False)
+        await door.close_door(volume, address, lambda: False)
 
 
 def test_more_is_allowed_outside_than_was_asked_for() -> None:
@@ -113,16 +112,6 @@ def test_more_is_allowed_outside_than_was_asked_for() -> None:
     assert allowed.memory_mib > asked.memory_mib
     assert allowed.pids > 3 * asked.pids
     assert allowed.cpus == asked.cpus
-
-
-@pytest.fixture
-def runsc(need: Need) -> str:
-    found = runtime.installed().get("runsc")
-    if found is None:
-        need("runsc", "not installed")
-    if why := runtime.outdated(found):
-        need("runsc", why)
-    return found.name
 
 
 @asynccontextmanager

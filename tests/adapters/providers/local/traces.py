@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.adapters.providers.host.cgroups import host_hierarchies
-from paddock.adapters.providers.local.layout import Layout, archives_of
+from paddock.adapters.providers.local.layout import Layout, archives_of, image_of
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,7 @@ class Traces:
     sandboxes: frozenset[str]
     volumes: frozenset[str]
     snapshots: frozenset[str]
+    memories: frozenset[str]
     archives: frozenset[str]
     cgroups: frozenset[str]
     processes: frozenset[int]
@@ -39,6 +40,7 @@ def look(data_dir: Path, run_root: Path = Path("/run/paddock")) -> Traces:
         sandboxes=_names(layout.sandboxes),
         volumes=_names(layout.data / "pool" / "volumes"),
         snapshots=_names(layout.data / "pool" / "snapshots") | _names(layout.snapshots),
+        memories=_names(image_of(layout.data / "pool", "")),
         archives=_names(archives_of(layout)),
         cgroups=frozenset(str(directory) for directory in cgroups),
         processes=frozenset(pid for directory in cgroups for pid in _pids(directory)),

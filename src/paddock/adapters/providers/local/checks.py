@@ -26,7 +26,9 @@ _DISK_FLOOR_MIB = 5 * 1024
 async def check(config: LocalConfig, parts: Parts) -> Health:
     """The host's findings and those that only an opened provider knows."""
     looked = await asyncio.to_thread(inspect, config)
-    findings = [*looked, _storage(parts), _mapping(parts), *_records(parts)]
+    memory = checkpoint.finding(config, parts.memory)
+    known = [memory if finding.name == memory.name else finding for finding in looked]
+    findings = [*known, _storage(parts), _mapping(parts), *_records(parts)]
     usable = all(finding.status is not Status.MISSING for finding in findings)
     return Health(usable, tuple(findings))
 

@@ -102,3 +102,8 @@ def archives_of(layout: Layout) -> Path:
 
 def archive_of(layout: Layout, ref: str) -> Path:
     return archives_of(layout) / f"{ref}.tar.zst"
+
+
+def image_of(pool: Path, snapshot: str) -> Path:
+    """The memory of a snapshot, beside its volume: in there it would be copied each time."""
+    return pool / "memories" / snapshot

@@ -6,6 +6,7 @@ whatever a killed process leaves behind has a record that says so, or is of no u
 
 import asyncio
 import contextlib
+import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
@@ -18,18 +19,20 @@ from paddock.adapters.providers.host.owner import Locks, Owner
 from paddock.adapters.providers.local import runtime
 from paddock.adapters.providers.local.layout import Layout, archive_of
 from paddock.adapters.providers.local.machine import Machines, guest_env
+from paddock.adapters.providers.local.memory import Memories
 from paddock.adapters.providers.local.network import OpenNetwork
-from paddock.adapters.providers.local.plan import Plan
+from paddock.adapters.providers.local.plan import Image, Plan
 from paddock.adapters.providers.local.quiet import quiet
 from paddock.adapters.providers.local.records import Keys, Records, SandboxRecord, boot_id
 from paddock.adapters.providers.local.storage import Storage
 from paddock.domain.egress import NetworkMode
-from paddock.domain.errors import Conflict, LimitExceeded, NotFound, Unavailable
+from paddock.domain.errors import Conflict, LimitExceeded, NotFound, PaddockError, Unavailable
 from paddock.domain.ids import new_ulid
 from paddock.domain.reason import Reason
 from paddock.domain.sandbox import Resources, SandboxState, transition
 from paddock.guest_client import Guest
 
+_log = logging.getLogger(__name__)
 _GRACE_S = 10.0
 _PACKED_START_S = 20.0
 
@@ -46,6 +49,7 @@ class Life:
     storage: Storage
     machines: Machines
     network: OpenNetwork
+    memories: Memories
     on_step: Callable[[str], None]
 
     def volume(self, ref: str) -> Path:
@@ -76,7 +80,7 @@ class Life:
         try:
             await self._fill_volume(record, plan)
             self.on_step("make.volume")
-            record = await self.power_on(record)
+            record = await self.power_on(record, plan.image)
             self.on_step("make.running")
             return record
         except BaseException:
@@ -100,9 +104,9 @@ class Life:
         limit = record.resources.disk_mib << 20
         await asyncio.to_thread(self.storage.set_limit, volume, limit)
 
-    async def power_on(self, record: SandboxRecord) -> SandboxRecord:
+    async def power_on(self, record: SandboxRecord, image: Image | None = None) -> SandboxRecord:
         """Boot on the existing volume and note that it runs."""
-        machine = await self.machines.boot(record)
+        machine = await self.machines.boot(record, image)
         record = self.records.change(record, machine=machine)
         if record.egress.mode is NetworkMode.OPEN:
             record = await self.connect(record)
@@ -164,7 +168,13 @@ class Life:
         await self.machines.end(record)
         record = await self.disconnect(record)
         return self.records.change(
-            record, state=SandboxState.STOPPED, reason=reason, detail=detail, machine=None, owner=""
+            record,
+            state=SandboxState.STOPPED,
+            reason=reason,
+            detail=detail,
+            machine=None,
+            owner="",
+            away=False,
         )
 
     async def ask_to_finish(self, record: SandboxRecord, grace: float = _GRACE_S) -> None:
@@ -216,12 +226,20 @@ class Life:
             cgroup = self.machines.cgroup(record.ref)
             if record.state is SandboxState.RUNNING and cgroup.frozen():
                 cgroup.thaw()  # a process died in the midst of a snapshot: the lock is ours now
-            return record
+            return await self._try_to_bring_back(record) if record.away else record
         if machine is None or machine.boot_id != boot_id():
             return await self.power_off(record, Reason.PROVIDER_LOST, "the host was restarted")
         if self.machines.cgroup(record.ref).oom_kills() > machine.oom_kills:
             return await self.power_off(record, Reason.OOM, "the kernel was out of memory for it")
         return await self.power_off(record, Reason.CRASHED, "its first process or guest ended")
+
+    async def _try_to_bring_back(self, record: SandboxRecord) -> SandboxRecord:
+        """One that does not come back can still be stopped, or asked for again."""
+        try:
+            return await self.memories.bring_back(record)
+        except PaddockError as error:
+            _log.warning("guest not brought back ref=%s error=%s", record.ref, error)
+            return record
 
     def become(self, record: SandboxRecord, target: SandboxState) -> SandboxRecord:
         return self.records.change(record, state=transition(record.ref, record.state, target))

@@ -15,14 +15,17 @@ from paddock.adapters.providers.host import capabilities
 from paddock.adapters.providers.host.cgroups import Cgroup, Hierarchies, is_member
 from paddock.adapters.providers.host.launch_control import LaunchControl
 from paddock.adapters.providers.host.processes import Process
-from paddock.adapters.providers.local import bundle, host_layer, packed, runtime
+from paddock.adapters.providers.local import bundle, door, host_layer, packed, runtime
 from paddock.adapters.providers.local.layout import Layout
+from paddock.adapters.providers.local.plan import Image
 from paddock.adapters.providers.local.records import Machine, SandboxRecord, boot_id
 from paddock.adapters.providers.local.tunnels import Tunnels
 from paddock.domain.errors import Broken, Unavailable
 from paddock.domain.guest import GuestAddress
 
 _BOOT_TIMEOUT_S = 30.0
+_RESTORE_TIMEOUT_S = 300.0
+"""What it takes goes by how much memory there is to be read."""
 _BACKLOG = 512
 
 
@@ -52,10 +55,10 @@ class Machines:
         execute = engine.exec_argv(self.layout.runtime_state, record.ref)
         return await self.tunnels.url(record.ref, execute, port)
 
-    async def boot(self, record: SandboxRecord) -> Machine:
+    async def boot(self, record: SandboxRecord, image: Image | None = None) -> Machine:
         """A running machine on the sandbox's volume. On failure the caller ends what is there."""
         engine = runtime.choose(record.runtime)
-        directory = self._write_bundle(record, engine)
+        directory = self._write_bundle(record, engine, image)
         self.on_step("boot.bundle")
         lowers = [*self._more_layers(engine), str(self.host_layer), record.lower]
         if record.idmap is not None:
@@ -63,8 +66,8 @@ class Machines:
                 await self.launch.idmap(Path(lower), record.idmap.first, record.idmap.count)
         finished = await uncancelled(
             self.launch.run(
-                engine.run_argv(self.layout.runtime_state, directory, record.ref),
-                timeout=_BOOT_TIMEOUT_S,
+                self._start_argv(engine, directory, record.ref, image),
+                timeout=_RESTORE_TIMEOUT_S if image else _BOOT_TIMEOUT_S,
                 overlay={
                     "lowers": lowers,
                     "volume": str(self.volumes / record.ref),
@@ -80,7 +83,13 @@ class Machines:
                 remediation="`paddock doctor` shows what this host lacks",
             )
         init = self._first_process(record, engine)
-        guest = await (self._join if engine.joinable else self._let_out)(record, init)
+        guest = init
+        if engine.joinable:
+            guest = await self._join(record, init)
+        else:
+            # A packed guest is the first process itself; only its socket has to come out.
+            take = door.take_back if image else door.close_door
+            await take(self.volumes / record.ref, self.layout.socket(record.ref), init.alive)
         self.on_step("boot.guest")
         return Machine(boot_id(), init, guest)
 
@@ -96,7 +105,17 @@ class Machines:
                 return process
         raise Broken(f"the first process of sandbox {record.ref} ended as soon as it was started")
 
-    def _write_bundle(self, record: SandboxRecord, engine: runtime.Runtime) -> Path:
+    def _start_argv(
+        self, engine: runtime.Runtime, directory: Path, ref: str, image: Image | None
+    ) -> list[str]:
+        state = self.layout.runtime_state
+        if image is None:
+            return engine.run_argv(state, directory, ref)
+        return engine.restore_argv(state, directory, image.directory, ref)
+
+    def _write_bundle(
+        self, record: SandboxRecord, engine: runtime.Runtime, image: Image | None
+    ) -> Path:
         directory = self.layout.bundle(record.ref)
         (directory / "rootfs").mkdir(parents=True, exist_ok=True)
         spec = bundle.BundleSpec(
@@ -109,7 +128,11 @@ class Machines:
             no_new_privs=record.no_new_privs,
         )
         if not engine.joinable:
-            spec = packed.prepare(spec, record, self.volumes / record.ref, self.host_layer.parent)
+            volume = self.volumes / record.ref
+            archive = packed.archive(self.host_layer.parent, image.guest if image else "")
+            spec = packed.prepare(spec, record, volume, archive)
+            if image is not None:
+                door.write_letter(volume, record.token)
         (directory / "config.json").write_text(json.dumps(bundle.build(spec)))
         return directory
 
@@ -127,12 +150,6 @@ class Machines:
                 )
             )
         return await _find_guest(cgroup, init.pid)
-
-    async def _let_out(self, record: SandboxRecord, init: Process) -> Process:
-        """A packed guest is the first process itself; only its socket has to come out."""
-        volume = self.volumes / record.ref
-        await packed.close_door(volume, self.layout.socket(record.ref), init.alive)
-        return init
 
     def _listen(self, ref: str) -> socket.socket:
         path = self.layout.socket(ref)

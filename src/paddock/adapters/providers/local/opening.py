@@ -13,14 +13,15 @@ from paddock.adapters.providers.host.cgroups import host_hierarchies
 from paddock.adapters.providers.host.init import find_init
 from paddock.adapters.providers.host.launch_control import LaunchControl
 from paddock.adapters.providers.host.owner import Locks, Owner, coming_or_going
-from paddock.adapters.providers.local import host_layer, packed, runtime
+from paddock.adapters.providers.local import checkpoint, host_layer, packed, runtime
 from paddock.adapters.providers.local.bundle import IdMap
 from paddock.adapters.providers.local.config import LocalConfig
-from paddock.adapters.providers.local.layout import Layout
+from paddock.adapters.providers.local.layout import Layout, image_of
 from paddock.adapters.providers.local.life import Life
 from paddock.adapters.providers.local.machine import Machines
+from paddock.adapters.providers.local.memory import Memories
 from paddock.adapters.providers.local.network import OpenNetwork
-from paddock.adapters.providers.local.plan import Plan
+from paddock.adapters.providers.local.plan import Image, Plan, check_memory, host_resources
 from paddock.adapters.providers.local.records import (
     Keys,
     Records,
@@ -51,6 +52,7 @@ class Parts:
     owner: Owner
     life: Life
     idmap: IdMap | None
+    memory: checkpoint.Tried
 
     async def plan_template(
         self, spec: SandboxSpec, progress: Progress, set_up: SetupRunner
@@ -97,6 +99,10 @@ class Parts:
     def plan_snapshot(self, record: SnapshotRecord, spec: SandboxSpec) -> Plan:
         engine = runtime.choose(spec.runtime, record.runtime, self.config.runtime)
         self._check_owners(record.id, record.idmap, engine)
+        image = None
+        if record.memory is not None:
+            check_memory(record, spec, host_resources(self.storage.pool), engine.version)
+            image = Image(image_of(self.storage.pool, record.id), record.memory.guest)
         return Plan(
             template=record.template,
             digest=record.digest,
@@ -108,6 +114,7 @@ class Parts:
             workdir=record.workdir,
             env=tuple(record.env.items()),
             seed=self.storage.pool / "snapshots" / record.id,
+            image=image,
         )
 
     def plan_fork(self, source: SandboxRecord, volume: Path, spec: SandboxSpec) -> Plan:
@@ -190,22 +197,25 @@ async def open_parts(config: LocalConfig, on_step: Callable[[str], None]) -> Par
             snapshots=partial(_snapshot_parts, life),
             let_go=launch.forget,
         )
+        memory = await checkpoint.tried(config, layout, launch, init)
         undo.pop_all()
-        return Parts(config, storage, templates, launch, owner, life, idmap)
+        return Parts(config, storage, templates, launch, owner, life, idmap, memory)
 
 
 def _life(
     config: LocalConfig, layout: Layout, owner: Owner, machines: Machines, storage: Storage
 ) -> Life:
+    records = Records(layout)
     return Life(
         layout=layout,
         owner=owner,
         locks=Locks(layout.locks),
-        records=Records(layout),
+        records=records,
         keys=Keys(layout),
         storage=storage,
         machines=machines,
         network=OpenNetwork(layout.run.name, layout.run, config.open_subnet),
+        memories=Memories(machines, records, storage),
         on_step=machines.on_step,
     )
 

@@ -5,9 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.adapters.providers.local.bundle import IdMap
-from paddock.domain.errors import InvalidRequest, Unsupported
+from paddock.adapters.providers.local.records import SnapshotRecord
+from paddock.domain.errors import Conflict, InvalidRequest, Unsupported
 from paddock.domain.sandbox import Resources
 from paddock.ports.provider import SandboxSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """Processes on disk, and the file that the guest among them was started from."""
+
+    directory: Path
+    guest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +40,9 @@ class Plan:
     limits: Resources | None = None
     """Where they cannot be changed any more once it runs: those that were asked for."""
 
+    image: Image | None = None
+    """Processes that go on, instead of a guest that starts."""
+
     @property
     def poolable(self) -> bool:
         return self.seed is None
@@ -41,6 +53,33 @@ def check_source(spec: SandboxSpec) -> None:
         raise InvalidRequest(
             "a sandbox starts from a template or from a snapshot, not from both or neither",
             remediation="give exactly one of template and snapshot",
+        )
+
+
+def check_memory(record: SnapshotRecord, spec: SandboxSpec, host: Resources, version: str) -> None:
+    """Processes that go on keep what they began with: nothing here could change it for them."""
+    memory = record.memory
+    if memory is None:
+        return
+    if version != memory.runtime:
+        raise Conflict(
+            f"the memory in snapshot {record.id} was written by {memory.runtime}, and here is "
+            f"{version}, which may read it differently",
+            remediation="install that version again, or make a template of the snapshot, which "
+            "takes its disk alone",
+        )
+    kept, asked = memory.resources, spec.resources.fitted(host)
+    if (asked.memory_mib, asked.pids) != (kept.memory_mib, kept.pids):
+        raise InvalidRequest(
+            f"the processes in snapshot {record.id} go on with the limits they began with, "
+            f"{kept.memory_mib} MiB and {kept.pids} processes; asked for were "
+            f"{asked.memory_mib} MiB and {asked.pids}",
+            remediation="ask for the same; processors and disk may differ",
+        )
+    if spec.hardened not in (None, record.no_new_privs):
+        raise InvalidRequest(
+            f"the processes in snapshot {record.id} go on as hardened as they were",
+            remediation="leave `hardened` out",
         )
 
 

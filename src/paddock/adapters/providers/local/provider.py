@@ -51,8 +51,10 @@ GVISOR = Capabilities(
     late_ports=True,
     metrics=True,
     disk_limit=True,
+    checkpoint=True,
 )
-"""With runsc: its network is its own, and only what a relay inside carries comes out of it."""
+"""With runsc, where it can write memory down: its network is its own, and only what a relay inside
+carries comes out of it."""
 
 
 def _silent(_text: str, _fraction: float | None) -> None:
@@ -122,8 +124,8 @@ class LocalProvider:
     @property
     def capabilities(self) -> Capabilities:
         able = GVISOR if self._config.runtime == "runsc" else self.CAPABILITIES
-        enforced = self._parts.storage.enforces_disk_limit
-        return replace(able, disk_limit=enforced, archive=self._can_archive)
+        enforced, kept = self._parts.storage.enforces_disk_limit, self._parts.memory.works
+        return replace(able, disk_limit=enforced, archive=self._can_archive, checkpoint=kept)
 
     @property
     def templates(self) -> TemplateStore:
@@ -318,9 +320,9 @@ class LocalProvider:
         )
 
     async def snapshot(self, ref: Ref, key: str, *, memory: bool = False) -> Snapshot:
-        if memory:
-            raise checkpoint.refusal(self._config)
-        return await self._snapshots.take(self._id(ref), key)
+        if memory and not self._parts.memory.works:
+            raise checkpoint.refusal(self._parts.memory)
+        return await self._snapshots.take(self._id(ref), key, memory=memory)
 
     async def snapshots(self) -> AsyncIterator[Snapshot]:
         for snapshot in self._snapshots.all():

@@ -14,7 +14,7 @@ from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.host.owner import coming_or_going
 from paddock.adapters.providers.local import runtime
 from paddock.adapters.providers.local.archives import Archives
-from paddock.adapters.providers.local.layout import archive_of
+from paddock.adapters.providers.local.layout import archive_of, image_of
 from paddock.adapters.providers.local.life import Life
 from paddock.adapters.providers.local.records import SandboxRecord, SnapshotRecord
 from paddock.domain.errors import PaddockError
@@ -91,8 +91,9 @@ async def settle_snapshot(life: Life, snapshot: SnapshotRecord) -> None:
     written = life.records.read_snapshot(snapshot.id)
     if written is not None and written.ready:
         return
-    volume = life.storage.pool / "snapshots" / snapshot.id
-    await asyncio.to_thread(life.storage.delete, volume)
+    pool = life.storage.pool
+    for place in (pool / "snapshots" / snapshot.id, image_of(pool, snapshot.id)):
+        await asyncio.to_thread(life.storage.delete, place)
     life.keys.release("snapshot", snapshot.key, snapshot.id)
     life.records.remove_snapshot(snapshot.id)
 
@@ -117,10 +118,11 @@ async def _sweep_volumes(life: Life) -> None:
     for name in volumes - set(life.records.refs()):
         if not name.startswith("."):
             await asyncio.to_thread(life.storage.delete, pool / "volumes" / name)
-    copies = _names(pool / "snapshots")
-    for name in copies - set(life.records.snapshot_ids()):
-        if not name.startswith("."):
-            await asyncio.to_thread(life.storage.delete, pool / "snapshots" / name)
+    for shelf in (pool / "snapshots", image_of(pool, "")):
+        copies = _names(shelf)
+        for name in copies - set(life.records.snapshot_ids()):
+            if not name.startswith("."):
+                await asyncio.to_thread(life.storage.delete, shelf / name)
 
 
 def _sweep_keys(life: Life) -> None:

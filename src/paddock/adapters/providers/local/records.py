@@ -87,6 +87,8 @@ class SandboxRecord:
     """The number of its address in the open network."""
     archive: Archived | None = None
     """Set while it is archived."""
+    away: bool = False
+    """Its guest was asked to leave, for a snapshot with memory: it has to be brought back."""
     granted_bytes: int = 0
     """What counts against its disk limit only since it was unpacked, and is added to it."""
 
@@ -106,6 +108,17 @@ class SandboxRecord:
             created_at=self.created_at,
             detail=self.detail,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What processes that were written down need in order to go on."""
+
+    runtime: str
+    """The version that wrote them: no other is known to read them."""
+    guest: str
+    """The file that their guest was started from."""
+    resources: Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +142,7 @@ class SnapshotRecord:
     user: str = "user"
     workdir: str = ""
     no_new_privs: bool = False
+    memory: Memory | None = None
 
     def snapshot(self, provider: str) -> Snapshot:
         return Snapshot(
@@ -138,6 +152,7 @@ class SnapshotRecord:
             template=self.template,
             created_at=self.created_at,
             size_bytes=self.size_bytes,
+            memory=self.memory is not None,
         )
 
 

@@ -27,19 +27,37 @@ class Runtime:
         return self.name != "runsc"
 
     def run_argv(self, state: Path, bundle: Path, ref: str) -> list[str]:
+        places = ("--bundle", str(bundle), "--pid-file", str(bundle / "pid"))
+        return [*self._argv(state, "run"), "--detach", *places, ref]
+
+    def restore_argv(self, state: Path, bundle: Path, image: Path, ref: str) -> list[str]:
+        """As `run_argv`, but its processes are those that were written to the image."""
+        places = ("--bundle", str(bundle), "--pid-file", str(bundle / "pid"))
         return [
-            self.program,
-            *("--root", str(state)),
-            *self._options(),
-            *("run", "--detach", "--bundle", str(bundle), "--pid-file", str(bundle / "pid"), ref),
+            *self._argv(state, "restore"),
+            *("--detach", "--image-path", str(image), *places, ref),
         ]
+
+    def checkpoint_argv(self, state: Path, image: Path, ref: str) -> list[str]:
+        """To write what runs in it to a directory; it goes on."""
+        return [
+            *self._argv(state, "checkpoint"),
+            *("--leave-running", "--image-path", str(image), ref),
+        ]
+
+    def simple_argv(self, state: Path, verb: str, ref: str) -> list[str]:
+        """For the commands that take nothing else: pause, resume, ps."""
+        return [*self._argv(state, verb), ref]
+
+    def _argv(self, state: Path, verb: str) -> list[str]:
+        return [self.program, "--root", str(state), *self._options(), verb]
 
     def exec_argv(self, state: Path, ref: str) -> list[str]:
         """To run a program in a sandbox as its root; the program follows."""
-        return [self.program, "--root", str(state), *self._options(), "exec", ref]
+        return [*self._argv(state, "exec"), ref]
 
     def delete_argv(self, state: Path, ref: str) -> list[str]:
-        return [self.program, "--root", str(state), *self._options(), "delete", "--force", ref]
+        return [*self._argv(state, "delete"), "--force", ref]
 
     def _options(self) -> tuple[str, ...]:
         match self.name:

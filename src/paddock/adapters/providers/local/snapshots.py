@@ -2,16 +2,20 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paddock.adapters.providers.finishing import uncancelled
+from paddock.adapters.providers.local import runtime
+from paddock.adapters.providers.local.layout import image_of
 from paddock.adapters.providers.local.life import Life, check_on_disk
 from paddock.adapters.providers.local.quiet import quiet
-from paddock.adapters.providers.local.records import SandboxRecord, SnapshotRecord
-from paddock.domain.errors import Broken, Conflict, NotFound
+from paddock.adapters.providers.local.records import Memory, SandboxRecord, SnapshotRecord
+from paddock.domain.errors import Broken, Conflict, NotFound, Unsupported
 from paddock.domain.ids import is_ulid, new_ulid
+from paddock.domain.sandbox import SandboxState
 from paddock.domain.snapshot import Snapshot, SnapshotRef
 
 _PATIENCE = 100  # times 20 ms
@@ -24,16 +28,18 @@ class Snapshots:
     life: Life
     provider: str
 
-    async def take(self, ref: str, key: str) -> Snapshot:
+    async def take(self, ref: str, key: str, *, memory: bool = False) -> Snapshot:
         """Freeze, copy, thaw. The record is written first and says `ready` last."""
-        if (known := self._known(key, ref)) is not None:
+        if (known := self._known(key, ref, memory)) is not None:
             return known
         async with self.life.held(ref) as record:
-            if (known := self._known(key, ref)) is not None:
+            if (known := self._known(key, ref, memory)) is not None:
                 return known
             check_on_disk(record)
             await self._forget_abandoned(key)
             draft = self._draft(record, key)
+            if memory:
+                draft = replace(draft, memory=self._describe(record))
             self.life.records.write_snapshot(draft)
             self.life.on_step("snapshot.noted")
             if self.life.keys.claim("snapshot", key, draft.id) != draft.id:
@@ -83,18 +89,52 @@ class Snapshots:
             no_new_privs=record.no_new_privs,
         )
 
+    def _describe(self, record: SandboxRecord) -> Memory:
+        if record.state is not SandboxState.RUNNING:
+            raise Conflict(
+                f"sandbox {record.ref} is {record.state}; only of a running one memory is kept",
+                remediation="resume or start it first, or take the snapshot without memory",
+            )
+        if runtime.choose(record.runtime).joinable:
+            raise Unsupported(
+                f"sandbox {record.ref} runs with {record.runtime}, and only of those with runsc "
+                "memory is kept",
+                remediation="take the snapshot without memory",
+            )
+        return self.life.memories.describe(record)
+
+    def _still(
+        self, record: SandboxRecord, draft: SnapshotRecord
+    ) -> AbstractAsyncContextManager[None]:
+        if draft.memory is None:
+            return quiet(record, self.life.machines.cgroup(record.ref))
+        return self._remembered(record, self.image(draft.id))
+
+    @asynccontextmanager
+    async def _remembered(self, record: SandboxRecord, image: Path) -> AsyncIterator[None]:
+        """Its memory is on disk and nothing in it moves; then it goes on, whatever happens."""
+        try:
+            record = await uncancelled(self.life.memories.send_away(record))
+            async with self.life.memories.written(record, image):
+                yield
+        finally:
+            await uncancelled(self.life.memories.bring_back(record))
+            self.life.on_step("memory.back")
+
     async def _capture(self, record: SandboxRecord, draft: SnapshotRecord) -> Snapshot:
         storage, target = self.life.storage, self.volume(draft.id)
-        async with quiet(record, self.life.machines.cgroup(record.ref)):
+        async with self._still(record, draft):
             self.life.on_step("snapshot.frozen")
             source = self.life.volume(record.ref)
             await uncancelled(asyncio.to_thread(storage.clone, source, target))
             self.life.on_step("snapshot.copied")
         size = await asyncio.to_thread(storage.usage, self.life.volume(record.ref))
+        if draft.memory is not None:
+            size += sum(file.stat().st_size for file in self.image(draft.id).iterdir())
         ready = replace(draft, ready=True, owner="", size_bytes=size)
         return self.life.records.write_snapshot(ready).snapshot(self.provider)
 
-    def _known(self, key: str, source: str) -> Snapshot | None:
+    def _known(self, key: str, source: str, memory: bool) -> Snapshot | None:
         holder = self.life.keys.holder("snapshot", key)
         record = self.life.records.read_snapshot(holder) if holder else None
         if record is None or not record.ready:
@@ -104,10 +144,19 @@ class Snapshots:
                 f"the key {key!r} belongs to a snapshot of sandbox {record.source}",
                 remediation="choose another key",
             )
+        if (record.memory is not None) != memory:
+            kind = "with" if record.memory else "without"
+            raise Conflict(
+                f"the key {key!r} belongs to a snapshot {kind} memory",
+                remediation="choose another key",
+            )
         return record.snapshot(self.provider)
 
     def volume(self, snapshot: str) -> Path:
         return self.life.storage.pool / "snapshots" / snapshot
+
+    def image(self, snapshot: str) -> Path:
+        return image_of(self.life.storage.pool, snapshot)
 
     def get(self, ref: SnapshotRef) -> SnapshotRecord:
         record = self._read(ref)
@@ -130,14 +179,18 @@ class Snapshots:
         try:
             record = self._read(ref)
         except Broken:
-            await asyncio.to_thread(self.life.storage.delete, self.volume(ref.id))
+            await self._delete_files(ref.id)
             self.life.records.remove_snapshot(ref.id)
             return
         if record is None:
             return
         self.life.records.write_snapshot(replace(record, ready=False, owner=self.life.owner.id))
         self.life.on_step("delete-snapshot.noted")
-        await asyncio.to_thread(self.life.storage.delete, self.volume(ref.id))
+        await self._delete_files(ref.id)
         self.life.on_step("delete-snapshot.volume")
         self.life.keys.release("snapshot", record.key, ref.id)
         self.life.records.remove_snapshot(ref.id)
+
+    async def _delete_files(self, snapshot: str) -> None:
+        for place in (self.volume(snapshot), self.image(snapshot)):
+            await asyncio.to_thread(self.life.storage.delete, place)

@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -54,6 +55,15 @@ class Tunnels:
             start = partial(Executed.start, (*execute, *RELAY_ARGV))
             self._open[ref] = Tunnel(start)
         return f"http://127.0.0.1:{await self._open[ref].listen_tcp(f'tcp:{port}')}"
+
+    @asynccontextmanager
+    async def silent(self, ref: str) -> AsyncIterator[None]:
+        """No relay is in the sandbox meanwhile; who connects waits, and has a new one after."""
+        if ref not in self._open:
+            yield
+            return
+        async with self._open[ref].hung_up():
+            yield
 
     async def forget(self, ref: str) -> None:
         if (tunnel := self._open.pop(ref, None)) is not None:
