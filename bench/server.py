@@ -18,6 +18,7 @@ from typing import Any
 import aiohttp
 
 from bench import docker, rows
+from paddock import AsyncSandbox, Server
 from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.layout import Layout
 from paddock.adapters.providers.local.provider import LocalProvider
@@ -139,6 +140,7 @@ async def measure(engine: docker.Engine) -> list[rows.Row]:
         sandbox = await api.create()
         ours_ms = await rows.median(200, lambda _: rows.timed(lambda: api.execute(sandbox, "true")))
         latency_ms = await _line_latency(api, sandbox)
+        by_sdk = await _by_sdk(api)
         await api.remove_all()
         await until_warm(data, _WARM)
         times = await asyncio.gather(*(rows.timed(api.first_output) for _ in range(100)))
@@ -148,12 +150,33 @@ async def measure(engine: docker.Engine) -> list[rows.Row]:
             "create to first output, warm pool, by HTTP (docker run)", warm_ms, docker_ms, 20
         ),
         rows.fraction("exec of `true`, p50, by HTTP (Docker API exec)", ours_ms, exec_ms, 15),
+        rows.fraction(
+            "create to first output, warm pool, by the SDK (docker run)", by_sdk[0], docker_ms, 20
+        ),
+        rows.fraction("exec of `true`, p50, by the SDK (Docker API exec)", by_sdk[1], exec_ms, 15),
         rows.at_most(
             "100 creates at once by HTTP, pool of 100, p50", statistics.median(times), 350, "ms"
         ),
         rows.at_most("a command's line to an SSE client, p50", latency_ms, 20, "ms"),
         *await measure_store(),
     ]
+
+
+async def _by_sdk(api: Api) -> tuple[float, float]:
+    """What a program sees: a new sandbox to its first output, and a durable command."""
+    made: list[AsyncSandbox] = []
+    place = Server(api.url, api.token)
+
+    async def first_output() -> None:
+        made.append(await AsyncSandbox.create(server=place))
+        assert (await made[-1].commands.run(["/bin/echo", "hello"])).stdout == b"hello\n"
+
+    create_ms = await rows.median(12, lambda _: rows.timed(first_output))
+    run_ms = await rows.median(
+        200, lambda _: rows.timed(lambda: made[0].commands.run(["/bin/true"]))
+    )
+    await place.aclose()
+    return create_ms, run_ms
 
 
 async def _line_latency(api: Api, sandbox: str) -> float:

@@ -250,3 +250,18 @@ async def test_a_head_without_end_is_refused(pretend: Pretend) -> None:
     async with Guest(pretend(endless)) as guest:
         with pytest.raises(PaddockError):
             await guest.exec(["true"])
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"stream": "stdout", "offset": 1, "data": "eA=="},
+        {"stream": "secret", "offset": 0, "data": "eA=="},
+        {"stream": "stdout", "exit": {}},
+        {"stream": "stdout"},
+    ],
+)
+async def test_output_that_cannot_follow_is_broken(pretend: Pretend, told: object) -> None:
+    async with Guest(pretend(http(json.dumps({"told": [told]}).encode()))) as guest:
+        with pytest.raises(Broken):
+            await guest.runs.read("x", {"stdout": 0})

@@ -14,13 +14,22 @@ class Change:
     def tell(self) -> None:
         waiting, self._waiting = self._waiting, set()
         for future in waiting:
-            if not future.done():
-                future.set_result(None)
+            _wake(future)
 
-    async def wait(self) -> None:
-        future = asyncio.get_running_loop().create_future()
+    async def wait(self, seconds: float | None = None) -> None:
+        """For the next one, or so long."""
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        timer = None if seconds is None else loop.call_later(seconds, _wake, future)
         self._waiting.add(future)
         try:
             await future
         finally:
             self._waiting.discard(future)
+            if timer is not None:
+                timer.cancel()
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -24,6 +24,8 @@ _SMALLEST_CAP = 4096
 _LARGEST_CAP = 64 << 30
 _LONGEST_MS = 30 * 24 * 3600 * 1000
 _CHUNK = 48 << 10
+_READ = 256 << 10
+_LONGEST_WAIT_MS = 60_000
 _SIGNALS = {
     f"SIG{name}": signal.Signals[f"SIG{name}"]
     for name in "HUP INT QUIT KILL USR1 USR2 TERM CONT STOP WINCH".split()
@@ -101,6 +103,26 @@ class Runs:
         if offset > run.logs[name].journal.end:
             raise invalid(f"offset {offset} is past the end, {run.logs[name].journal.end}")
         await _tail(run, name, offset, opener.open(), follow=fields.flag(message, "follow"))
+
+    async def read(self, call: Call, message: Message) -> Message:
+        """What there is beyond these offsets, of all streams at once, and the end once it is told.
+
+        With `waitMs` an answer that would be empty waits for something to tell.
+        """
+        run = self.find(message)
+        offsets = {name: fields.number(message, name, 0) for name in run.logs}
+        for name, offset in offsets.items():
+            if offset > run.logs[name].journal.end:
+                raise invalid(f"{name} ends at {run.logs[name].journal.end}, before {offset}")
+        wait = fields.number(message, "waitMs", 0, _LONGEST_WAIT_MS) / 1000
+        deadline = time.monotonic() + wait
+        call.exchange.on_disconnect = run.changed.tell
+        while True:
+            answer = _beyond(run, offsets)
+            wait = deadline - time.monotonic()
+            if answer or wait <= 0 or not call.exchange.is_connected:
+                return answer
+            await run.changed.wait(wait)
 
     async def acknowledge(self, call: Call, message: Message) -> Message:
         """With offsets: these bytes were read. Without: the run's end was seen, forget it."""
@@ -210,6 +232,7 @@ def methods(state: GuestState) -> dict[str, Callable[[Call], Awaitable[None]]]:
         "GetRun": connect.unary(runs.get),
         "ListRuns": connect.unary(runs.list),
         "TailRun": connect.server_stream(runs.tail, {"keepalive": {}}),
+        "ReadRun": connect.unary(runs.read),
         "AckRun": connect.unary(runs.acknowledge),
         "SignalRun": connect.unary(runs.signal),
         "SendRunInput": connect.unary(runs.send_input, connect.INPUT_LIMIT),
@@ -244,6 +267,31 @@ async def _tail(run: Run, name: str, offset: int, stream: Stream, *, follow: boo
             return
         else:
             await run.changed.wait()
+
+
+def _beyond(run: Run, offsets: dict[str, int]) -> Message:
+    """Nothing when there is nothing; the end only together with the last of the output."""
+    if run.forgotten:
+        raise GuestError("not_found", f"run {run.terms.key} was forgotten")
+    told: list[Message] = []
+    is_all = True
+    for name, offset in offsets.items():
+        log = run.logs[name]
+        if offset < log.journal.first:
+            told.append({"stream": name, "gap": {"from": offset, "to": log.journal.first}})
+            offset = log.journal.first
+        data = log.journal.read(offset, _READ)
+        if data:
+            encoded = base64.b64encode(data).decode("ascii")
+            told.append({"stream": name, "offset": offset, "data": encoded})
+        is_all = is_all and offset + len(data) == log.journal.end
+    if run.exit is None or not is_all:
+        return {"told": told} if told else {}
+    for name, offset in offsets.items():
+        for start, end in run.logs[name].gaps:
+            if start >= max(offset, run.logs[name].journal.end):
+                told.append({"stream": name, "gap": {"from": start, "to": end}})
+    return {"told": told, "exit": run.exit}
 
 
 async def _feed(run: Run, stdin: bytes, keep_open: bool) -> None:

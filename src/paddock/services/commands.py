@@ -1,27 +1,27 @@
 """Commands in a sandbox: run to their end, or started and followed from any offset."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from paddock.domain.audit import AuditEntry
-from paddock.domain.errors import InvalidRequest, NotFound, Unavailable
+from paddock.domain.errors import InvalidRequest, NotFound, TimedOut, Unavailable
 from paddock.domain.guest import CommandResult
 from paddock.domain.ids import is_id, new_id
 from paddock.domain.team import Principal, Scope
-from paddock.guest_client.runs import Chunk, Gap, Run, RunExit, TailEvent
+from paddock.guest_client.runs import Gap, Run, RunExit, Told
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store
 from paddock.services import shells
 from paddock.services.inside import Entered, Inside
-from paddock.services.merging import merged
 
 COMMAND_PREFIX = "cmd"
 DEFAULT_TIMEOUT_S = 60.0
 MAX_TIMEOUT_S = 3600.0
 MAX_BACKGROUND_S = 86400.0
 _RECONNECTS = 5
+_WAIT_S = 25.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +104,21 @@ class Commands:
         timeout = _checked(command, None, MAX_BACKGROUND_S)
         command_id = background.key or new_id(COMMAND_PREFIX)
         async with self._inside.enter(principal, name, "command") as entered:
-            await self._note(principal, entered, command, "command.start")
-            run = await entered.guest.runs.start(
-                command_id,
-                command.inside,
-                user=command.user or None,
-                cwd=command.cwd or None,
-                env=command.env,
-                stdin=command.stdin,
-                keep_stdin_open=background.keep_stdin_open,
-                terminal=background.terminal,
-                timeout=timeout,
-            )
+            noted = asyncio.create_task(self._note(principal, entered, command, "command.start"))
+            try:
+                run = await entered.guest.runs.start(
+                    command_id,
+                    command.inside,
+                    user=command.user or None,
+                    cwd=command.cwd or None,
+                    env=command.env,
+                    stdin=command.stdin,
+                    keep_stdin_open=background.keep_stdin_open,
+                    terminal=background.terminal,
+                    timeout=timeout,
+                )
+            finally:
+                await noted
             return command_id, run
 
     async def get(self, principal: Principal, name: str, command_id: str) -> Run:
@@ -134,17 +137,17 @@ class Commands:
         offsets: Mapping[str, int],
         *,
         follow: bool = True,
+        known: Run | None = None,
     ) -> AsyncIterator[Piece | RunExit]:
-        """Its output from these offsets on, all streams as they come, and at last how it ended."""
+        """Its output from these offsets on, all streams as they come, and at last how it ended.
+
+        Who knows the command already saves a look at it.
+        """
         async with self._at(principal, name, command_id, Scope.SANDBOXES_READ) as entered:
-            run = await entered.guest.runs.get(command_id)
-            tails = [
-                _tail(entered, command_id, stream, offsets.get(stream, 0), follow=follow)
-                for stream in run.streams
-            ]
-            async with merged(*tails) as items:
-                async for item in _ended_last(items):
-                    yield item
+            run = known or await entered.guest.runs.get(command_id)
+            places = {stream: offsets.get(stream, 0) for stream in run.streams}
+            async for item in _following(entered, command_id, places, follow=follow):
+                yield item
 
     async def send_input(
         self, principal: Principal, name: str, command_id: str, data: bytes
@@ -210,57 +213,46 @@ class Commands:
         await self._store.write(lambda tx: tx.audit.append([entry]))
 
 
-async def _ended_last(
-    items: AsyncIterator[Piece | RunExit],
+async def _following(
+    entered: Entered, command_id: str, places: dict[str, int], *, follow: bool
 ) -> AsyncIterator[Piece | RunExit]:
-    """Each stream tells the end; it is told once, when all output has been."""
-    ended: RunExit | None = None
-    async for item in items:
-        if isinstance(item, RunExit):
-            ended = item
-        else:
-            yield item
-    if ended is not None:
-        yield ended
-
-
-async def _tail(
-    entered: Entered, command_id: str, stream: str, offset: int, *, follow: bool
-) -> AsyncIterator[Piece | RunExit]:
-    """One stream; a connection that breaks is taken up where it broke."""
+    """A connection that breaks is taken up where it broke."""
     attempts = 0
     while True:
-        tail = entered.guest.runs.tail(command_id, stream=stream, offset=offset, follow=follow)
         try:
-            async for item in _pieces(stream, tail):
-                attempts = 0
-                offset = item.end if isinstance(item, Piece) else offset
-                yield item
+            wait_s = _WAIT_S if follow else 0.0
+            told = await entered.guest.runs.read(command_id, places, wait_s=wait_s)
+        except TimedOut:
+            continue  # nobody can say anything while the sandbox is held still
         except Unavailable:
             attempts += 1
             if attempts > _RECONNECTS:
                 raise
             await asyncio.sleep(0.05 * 2**attempts)
-        else:
+            continue
+        attempts = 0
+        for piece in _pieces(told):
+            places[piece.stream] = piece.end
+            yield piece
+        if told.exit is not None:
+            yield told.exit
+            return
+        if not follow and not told.output:
             return
 
 
-async def _pieces(stream: str, tail: AsyncIterator[TailEvent]) -> AsyncIterator[Piece | RunExit]:
+def _pieces(told: Told) -> Iterator[Piece]:
     """A gap is told with the piece after it, or with an empty one at the end."""
-    lost, end = 0, 0
-    async for event in tail:
+    lost: dict[str, Gap] = {}
+    for stream, event in told.output:
         if isinstance(event, Gap):
-            lost, end = lost + event.end - event.start, event.end
-        elif isinstance(event, Chunk):
-            yield Piece(stream, event.offset, event.data, lost)
-            lost = 0
-        else:
-            if lost:
-                yield Piece(stream, end, b"", lost)
-            yield event
-            return
-    if lost:
-        yield Piece(stream, end, b"", lost)
+            start = lost[stream].start if stream in lost else event.start
+            lost[stream] = Gap(start, event.end)
+            continue
+        gap = lost.pop(stream, None)
+        yield Piece(stream, event.offset, event.data, gap.end - gap.start if gap else 0)
+    for stream, gap in lost.items():
+        yield Piece(stream, gap.end, b"", gap.end - gap.start)
 
 
 def _checked(command: Command, default: float | None, most: float) -> float | None:

@@ -2,7 +2,6 @@
 
 import base64
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Literal, overload
 
 from paddock.domain.errors import InvalidRequest, NotFound, PaddockError, Unavailable
@@ -79,8 +78,8 @@ class AsyncCommands:
 
         It is waited for, and ended when its time is up (exit code 124) or when the wait is
         cancelled. With `background` it is only started and goes on alone. With `login` it has
-        what a person's terminal has, version managers included. One that is not `durable` costs a
-        third, tells nothing before its end, and ends with the connection.
+        what a person's terminal has, version managers included. One that is not `durable` costs
+        less, tells nothing before its end, and ends with the connection.
         """
         if background:
             return await self.start(cmd, on_stdout=on_stdout, on_stderr=on_stderr, **how)
@@ -153,6 +152,7 @@ class AsyncCommands:
 
     async def list(self) -> Sequence[CommandInfo]:
         """Those that run, and those that ended and were not forgotten."""
+        await self._server.errands_done()
         answer = await self._server.call("GET", f"{self._path}/commands")
         return [read(CommandInfo, item) for item in answer["items"]]
 
@@ -165,8 +165,7 @@ class AsyncCommands:
         except BaseException:
             await command.abandon()
             raise
-        with suppress(Unavailable):
-            await command.forget()
+        self._server.later(command.forget())
         return result
 
     async def _execute(self, wish: dict[str, Any]) -> CommandResult:

@@ -8,10 +8,11 @@ from collections.abc import (
     AsyncIterable,
     AsyncIterator,
     Callable,
+    Coroutine,
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import quote, urlencode
@@ -38,6 +39,7 @@ _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
 _RATE_S = 5.0
 _BEHIND_S = 20.0
+_ERRANDS_S = 5.0
 _MAX_CONNECTIONS = 256
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
@@ -124,6 +126,7 @@ class Server:
         self._patience_s = patience_s
         self._pool: _Pool | None = None
         self._known = False
+        self._errands: set[asyncio.Task[None]] = set()
 
     @property
     def url(self) -> str:
@@ -137,9 +140,27 @@ class Server:
 
     async def aclose(self) -> None:
         """Close its connections; the next call opens others."""
+        await self.errands_done()
         pool, self._pool = self._pool, None
         if pool is not None and pool.loop is asyncio.get_running_loop():
             await pool.holder.aclose()
+
+    def later(self, errand: Coroutine[Any, Any, None]) -> None:
+        """Done while the caller goes on; its failure is nobody's concern."""
+
+        async def quietly() -> None:
+            with suppress(PaddockError):
+                await errand
+
+        task = asyncio.create_task(quietly())
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+
+    async def errands_done(self) -> None:
+        """Wait for them, but not for ever."""
+        here = asyncio.get_running_loop()
+        if errands := [task for task in self._errands if task.get_loop() is here]:
+            await asyncio.wait(errands, timeout=_ERRANDS_S)
 
     def patience_s(self, error: PaddockError) -> float:
         """A server that was never there is reported at once; one that was may come back."""

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from paddock.domain.team import Principal
+from paddock.guest_client.runs import Run
 from paddock.interfaces.api import streams
 from paddock.interfaces.api.context import Given, Services, Who
 from paddock.interfaces.api.errors import request_id
@@ -59,7 +60,8 @@ async def stream(
 
     async def body() -> AsyncIterator[bytes]:
         yield streams.frame(form, "started", {"id": command_id, "pid": run.pid})
-        async for part in _output(given, who, (sandbox, command_id), form=form, offsets={}):
+        place = (sandbox, command_id)
+        async for part in _output(given, who, place, form=form, offsets={}, known=run):
             yield part
 
     staying = given.access.stays.stay(who)
@@ -100,9 +102,10 @@ async def output(
     follow: Annotated[bool, Query(description="wait for more until it ends")] = True,
 ) -> StreamingResponse:
     """Its output from a cursor on; `Last-Event-ID` resumes."""
-    await given.commands.get(who, sandbox, command)
+    known = await given.commands.get(who, sandbox, command)
     offsets = streams.offsets_of(last_event_id or cursor)
-    body = _output(given, who, (sandbox, command), form=form, offsets=offsets, follow=follow)
+    place = (sandbox, command)
+    body = _output(given, who, place, form=form, offsets=offsets, follow=follow, known=known)
     staying = given.access.stays.stay(who)
     return streams.response(body, form, request_id=request_id(request), staying=staying)
 
@@ -163,6 +166,7 @@ def _output(
     form: Format,
     offsets: dict[str, int],
     follow: bool = True,
+    known: Run | None = None,
 ) -> AsyncIterator[bytes]:
-    pieces = given.commands.follow(who, *place, dict(offsets), follow=follow)
+    pieces = given.commands.follow(who, *place, dict(offsets), follow=follow, known=known)
     return streams.of_output(pieces, form, offsets)

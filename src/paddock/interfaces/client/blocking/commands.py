@@ -73,8 +73,8 @@ class Commands:
 
         It is waited for, and ended when its time is up (exit code 124) or when the wait is
         cancelled. With `background` it is only started and goes on alone. With `login` it has
-        what a person's terminal has, version managers included. One that is not `durable` costs a
-        third, tells nothing before its end, and ends with the connection.
+        what a person's terminal has, version managers included. One that is not `durable` costs
+        less, tells nothing before its end, and ends with the connection.
         """
         ran = portal().run(
             self._inner.run(
