@@ -130,3 +130,15 @@ async def test_messages_survive_the_guest(start_guest: StartGuest) -> None:
         assert states == {"x": MessageState.NEW}
         again = await guest.messages.put("m6", "x", b"still here")
         assert again.state is MessageState.NEW
+
+
+async def test_a_run_that_wants_no_inbox_has_none(guest: Guest) -> None:
+    await guest.runs.start("m9", ["sh", "-c", "echo ${PADDOCK_INBOX:-none}; sleep 30"], inbox=False)
+    told = await guest.runs.read("m9", {"stdout": 0, "stderr": 0}, wait_s=10)
+    assert [event.data for _, event in told.output if isinstance(event, Chunk)] == [b"none\n"]
+    with pytest.raises(Conflict, match="has no inbox"):
+        await guest.messages.put("m9", "one", b"hello")
+    await guest.runs.end("m9", grace=0)
+    while (await guest.runs.get("m9")).exit is None:
+        await asyncio.sleep(0.02)
+    await guest.runs.ack("m9")

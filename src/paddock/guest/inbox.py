@@ -74,6 +74,8 @@ class Messages:
         identifier = fields.text(message, "id")
         if not _ID.match(identifier):
             raise invalid(f"message id {identifier!r}: use up to 128 of A-Z a-z 0-9 . _ : @ -")
+        if not run.terms.has_inbox:
+            raise GuestError("failed_precondition", f"run {run.terms.key} has no inbox")
         body = _body(message)
         directory = f"{run.directory}/messages"
         disk.make_private(directory)

@@ -36,6 +36,7 @@ class Terms:
     drops: bool
     """When the log is full: let go of the oldest output instead of holding the program up."""
     started_at: float
+    has_inbox: bool = True
 
     @property
     def streams(self) -> tuple[str, ...]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import re
 import signal
 import time
 from collections.abc import Awaitable
+from functools import partial
 from typing import Callable
 
-from . import connect, disk, fields, inbox, leftover
-from .connect import Call, Message, Stream, StreamOpener
+from . import connect, disk, fields, inbox, leftover, run_output
+from .connect import Call, Message
 from .errors import GuestError, invalid
 from .removal import remove_now
 from .run import Run, Terms
@@ -23,9 +23,6 @@ _DEFAULT_CAP = 64 << 20
 _SMALLEST_CAP = 4096
 _LARGEST_CAP = 64 << 30
 _LONGEST_MS = 30 * 24 * 3600 * 1000
-_CHUNK = 48 << 10
-_READ = 256 << 10
-_LONGEST_WAIT_MS = 60_000
 _SIGNALS = {
     f"SIG{name}": signal.Signals[f"SIG{name}"]
     for name in "HUP INT QUIT KILL USR1 USR2 TERM CONT STOP WINCH".split()
@@ -94,36 +91,6 @@ class Runs:
     async def list(self, call: Call, message: Message) -> Message:
         return {"runs": [run.describe() for run in self._runs.values()]}
 
-    async def tail(self, call: Call, message: Message, opener: StreamOpener) -> None:
-        run = self.find(message)
-        name = fields.text(message, "stream", run.terms.streams[0])
-        if name not in run.logs:
-            raise invalid(f"run {run.terms.key} has no stream {name!r}: {', '.join(run.logs)}")
-        offset = fields.number(message, "offset", 0)
-        if offset > run.logs[name].journal.end:
-            raise invalid(f"offset {offset} is past the end, {run.logs[name].journal.end}")
-        await _tail(run, name, offset, opener.open(), follow=fields.flag(message, "follow"))
-
-    async def read(self, call: Call, message: Message) -> Message:
-        """What there is beyond these offsets, of all streams at once, and the end once it is told.
-
-        With `waitMs` an answer that would be empty waits for something to tell.
-        """
-        run = self.find(message)
-        offsets = {name: fields.number(message, name, 0) for name in run.logs}
-        for name, offset in offsets.items():
-            if offset > run.logs[name].journal.end:
-                raise invalid(f"{name} ends at {run.logs[name].journal.end}, before {offset}")
-        wait = fields.number(message, "waitMs", 0, _LONGEST_WAIT_MS) / 1000
-        deadline = time.monotonic() + wait
-        call.exchange.on_disconnect = run.changed.tell
-        while True:
-            answer = _beyond(run, offsets)
-            wait = deadline - time.monotonic()
-            if answer or wait <= 0 or not call.exchange.is_connected:
-                return answer
-            await run.changed.wait(wait)
-
     async def acknowledge(self, call: Call, message: Message) -> Message:
         """With offsets: these bytes were read. Without: the run's end was seen, forget it."""
         if message.get("key") not in self._runs:
@@ -142,7 +109,8 @@ class Runs:
                 raise GuestError("failed_precondition", f"run {run.terms.key} has not ended")
             del self._runs[run.terms.key]
             run.forget()
-            await inbox.remove(self._state, run.terms.key)
+            if run.terms.has_inbox:
+                await inbox.remove(self._state, run.terms.key)
         return {}
 
     async def signal(self, call: Call, message: Message) -> Message:
@@ -195,7 +163,9 @@ class Runs:
         stdin = fields.binary(message, "stdin")
         keep_open = fields.flag(message, "keepStdinOpen")
         terminal = fields.size(message, "pty")
-        own = {"PADDOCK_RUN_KEY": key, "PADDOCK_INBOX": inbox.path_of(state, key)}
+        own = {"PADDOCK_RUN_KEY": key}
+        if fields.flag(message, "inbox", True):
+            own["PADDOCK_INBOX"] = inbox.path_of(state, key)
         command = state.command(
             fields.words(message, "cmd"),
             account=account,
@@ -210,12 +180,14 @@ class Runs:
         disk.make_private(directory)
         run = Run(state, directory, terms)
         try:
-            inbox.make(state, key, account)
+            if terms.has_inbox:
+                inbox.make(state, key, account)
             disk.write_json(f"{directory}/run.json", terms.as_dict())
             run.start(command, timeout or None)
         except BaseException:
             remove_now(directory)
-            remove_now(inbox.path_of(state, key))
+            if terms.has_inbox:
+                remove_now(inbox.path_of(state, key))
             raise
         self._runs[key] = run
         _remember_process(run)
@@ -231,8 +203,8 @@ def methods(state: GuestState) -> dict[str, Callable[[Call], Awaitable[None]]]:
         "StartRun": connect.unary(runs.start, connect.INPUT_LIMIT),
         "GetRun": connect.unary(runs.get),
         "ListRuns": connect.unary(runs.list),
-        "TailRun": connect.server_stream(runs.tail, {"keepalive": {}}),
-        "ReadRun": connect.unary(runs.read),
+        "TailRun": connect.server_stream(partial(run_output.tail, runs), {"keepalive": {}}),
+        "ReadRun": connect.unary(partial(run_output.read, runs)),
         "AckRun": connect.unary(runs.acknowledge),
         "SignalRun": connect.unary(runs.signal),
         "SendRunInput": connect.unary(runs.send_input, connect.INPUT_LIMIT),
@@ -242,56 +214,6 @@ def methods(state: GuestState) -> dict[str, Callable[[Call], Awaitable[None]]]:
         "ListMessages": connect.unary(messages.list),
     }
     return {f"POST /paddock.Guest/{name}": method for name, method in table.items()}
-
-
-async def _tail(run: Run, name: str, offset: int, stream: Stream, *, follow: bool) -> None:
-    journal = run.logs[name].journal
-    while True:
-        if run.forgotten:
-            raise GuestError("not_found", f"run {run.terms.key} was forgotten")
-        if offset < journal.first:
-            stream.send({"gap": {"from": offset, "to": journal.first}})
-            offset = journal.first
-        data = journal.read(offset, _CHUNK)
-        if data:
-            stream.send({"offset": offset, "data": base64.b64encode(data).decode("ascii")})
-            offset += len(data)
-            await stream.drain()
-        elif run.exit is not None:
-            for start, end in run.logs[name].gaps:
-                if start >= offset:
-                    stream.send({"gap": {"from": start, "to": end}})
-            stream.send({"exit": run.exit})
-            return
-        elif not follow:
-            return
-        else:
-            await run.changed.wait()
-
-
-def _beyond(run: Run, offsets: dict[str, int]) -> Message:
-    """Nothing when there is nothing; the end only together with the last of the output."""
-    if run.forgotten:
-        raise GuestError("not_found", f"run {run.terms.key} was forgotten")
-    told: list[Message] = []
-    is_all = True
-    for name, offset in offsets.items():
-        log = run.logs[name]
-        if offset < log.journal.first:
-            told.append({"stream": name, "gap": {"from": offset, "to": log.journal.first}})
-            offset = log.journal.first
-        data = log.journal.read(offset, _READ)
-        if data:
-            encoded = base64.b64encode(data).decode("ascii")
-            told.append({"stream": name, "offset": offset, "data": encoded})
-        is_all = is_all and offset + len(data) == log.journal.end
-    if run.exit is None or not is_all:
-        return {"told": told} if told else {}
-    for name, offset in offsets.items():
-        for start, end in run.logs[name].gaps:
-            if start >= max(offset, run.logs[name].journal.end):
-                told.append({"stream": name, "gap": {"from": start, "to": end}})
-    return {"told": told, "exit": run.exit}
 
 
 async def _feed(run: Run, stdin: bytes, keep_open: bool) -> None:
@@ -320,6 +242,7 @@ def _terms(key: str, digest: str, message: Message, cwd: bytes, user: str) -> Te
         log_cap=max(cap, _SMALLEST_CAP),
         drops=on_full == "drop",
         started_at=time.time(),
+        has_inbox=fields.flag(message, "inbox", True),
     )
 
 

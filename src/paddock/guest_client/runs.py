@@ -95,10 +95,12 @@ class Runs:
         timeout: float | None = None,
         log_cap: int | None = None,
         drop_when_full: bool = False,
+        inbox: bool = True,
     ) -> Run:
         """Start it, or find it started: the same key with the same request is the same run.
 
-        Another request under a known key is Conflict. `terminal` is columns and rows.
+        Another request under a known key is Conflict. `terminal` is columns and rows. One that
+        nobody will send messages to needs no inbox, and starts sooner without.
         """
         message = commands.request(argv, user=user, cwd=cwd, env=env) | {"key": key}
         if stdin:
@@ -113,6 +115,8 @@ class Runs:
             message["logCapBytes"] = log_cap
         if drop_when_full:
             message["onFull"] = "drop"
+        if not inbox:
+            message["inbox"] = False
         return _run(answers.inner(await self._call("StartRun", message), "run"))
 
     async def get(self, key: str) -> Run:

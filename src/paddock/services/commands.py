@@ -116,6 +116,7 @@ class Commands:
                     keep_stdin_open=background.keep_stdin_open,
                     terminal=background.terminal,
                     timeout=timeout,
+                    inbox=False,
                 )
             finally:
                 await noted
