@@ -3,6 +3,7 @@
 import json
 import resource
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -182,3 +183,15 @@ def test_the_version_is_told_in_both_forms():
     assert plain("version").stdout.startswith("paddock ")
     assert set(json.loads(plain("version", "-o", "json").stdout)) == {"version", "python"}
     assert plain("--version").stdout.strip() == plain("version").stdout.split()[1]
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_the_settings_file_of_the_server_is_named_before_or_after_the_verb(
+    tmp_path: Path, before: bool
+) -> None:
+    settings = tmp_path / "paddock.toml"
+    settings.write_text("[server]\nbogus = 1\n")
+    config = ("--config", str(settings))
+    refused = plain(*(*config, "up") if before else ("up", *config))
+    assert refused.returncode == 2
+    assert f"{settings}: there is no setting server.bogus" in refused.stderr

@@ -21,6 +21,7 @@ Try, in another terminal:
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port, 0 for any.  [default: 7070]")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Where everything is kept.")
+@click.option("--config", type=click.Path(path_type=Path), help="Settings file to read.")
 @click.option("--no-auth", is_flag=True, help="Let everyone on this machine in.")
 @pass_invocation
 def up(
@@ -29,12 +30,14 @@ def up(
     host: str | None,
     port: int | None,
     data_dir: Path | None,
+    config: Path | None,
     no_auth: bool,
 ) -> None:
     """Start the control plane.
 
     Prints `ready URL` once everything answers. Sandboxes go on when it stops.
     """
+    invocation.config = config or invocation.config
     wish = ServerWish(host=host, port=port, data_dir=data_dir, auth=not no_auth)
 
     def ready(url: str) -> None:
