@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from paddock.interfaces.client import (
         AsyncCommand,
         AsyncSandbox,
+        AsyncSpool,
         Broken,
         Command,
         CommandFailed,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         Sandbox,
         SandboxInfo,
         Server,
+        Spool,
         TimedOut,
         Unauthenticated,
         Unavailable,
@@ -36,6 +38,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AsyncCommand",
     "AsyncSandbox",
+    "AsyncSpool",
     "Broken",
     "Command",
     "CommandFailed",
@@ -52,6 +55,7 @@ __all__ = [
     "Sandbox",
     "SandboxInfo",
     "Server",
+    "Spool",
     "TimedOut",
     "Unauthenticated",
     "Unavailable",

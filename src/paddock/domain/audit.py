@@ -1,7 +1,13 @@
-"""Who did what: entries that each hold the hash of the one before, so that tampering shows."""
+"""Who did what: entries that each hold the hash of the one before, so that tampering shows.
+
+An entry's detail is in the chain only by its seal, a hash with a salt. So what is personal in a
+detail can be taken out: the seal stays, the chain holds, and without the salt nobody can find out
+what it was by trying names.
+"""
 
 import hashlib
 import json
+import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,7 +17,7 @@ GENESIS = "0" * 64
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One act of somebody. `seq`, `previous` and `hash` are given when it joins the chain."""
+    """One act of somebody. `seq` and what follows are given when it joins the chain."""
 
     team_id: str
     actor: str
@@ -22,6 +28,14 @@ class AuditEntry:
     seq: int = 0
     previous: str = GENESIS
     hash: str = ""
+    seal: str = ""
+    """Of the detail; empty in entries from before there were seals, whose detail is in the hash."""
+    salt: str = ""
+    """Empty when the detail was taken out."""
+
+    @property
+    def is_redacted(self) -> bool:
+        return bool(self.seal) and not self.salt
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +48,18 @@ class Break:
 
 def chained(entry: AuditEntry, seq: int, previous: str) -> AuditEntry:
     """The entry as the next link after `previous`."""
-    placed = replace(entry, seq=seq, previous=previous)
+    salt = secrets.token_hex(16)
+    seal = sealed(entry.detail, salt)
+    placed = replace(entry, seq=seq, previous=previous, salt=salt, seal=seal)
     return replace(placed, hash=link(placed))
 
 
+def sealed(detail: Mapping[str, Any], salt: str) -> str:
+    return hashlib.sha256(f"{salt}{_text(detail)}".encode()).hexdigest()
+
+
 def link(entry: AuditEntry) -> str:
-    """The hash of everything in the entry, the previous hash included."""
+    """The hash of everything in the entry, the previous hash included, the detail by its seal."""
     content = [
         entry.seq,
         entry.previous,
@@ -48,10 +68,21 @@ def link(entry: AuditEntry) -> str:
         entry.action,
         entry.subject,
         entry.at,
-        entry.detail,
+        entry.seal or entry.detail,
     ]
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(_text(content).encode()).hexdigest()
+
+
+def _text(content: object) -> str:
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def _is_as_written(entry: AuditEntry) -> bool:
+    if entry.hash != link(entry):
+        return False
+    if entry.is_redacted:
+        return not entry.detail
+    return not entry.seal or entry.seal == sealed(entry.detail, entry.salt)
 
 
 def first_break(
@@ -66,7 +97,7 @@ def first_break(
             return Break(entry.seq, f"entry {seq + 1} is missing")
         if entry.previous != previous:
             return Break(entry.seq, "it does not follow the entry before it")
-        if entry.hash != link(entry):
+        if not _is_as_written(entry):
             return Break(entry.seq, "its content was changed")
         seq, previous = entry.seq, entry.hash
     return None

@@ -39,6 +39,8 @@ class EventKind(StrEnum):
     PROVIDER_LOST = "provider.lost"
     PROVIDER_FOUND = "provider.found"
     PRESSURE_CHANGED = "pressure.changed"
+    OWNER_FORGOTTEN = "owner.forgotten"
+    """Events of theirs that were told before are now without what was personal in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +67,8 @@ def check_custom_kind(kind: str) -> str:
         f"{kind[:80]!r} is no kind of event that can be told from outside",
         remediation="use custom.…, such as custom.agent.step: words of a-z, 0-9 and _",
     )
+
+
+def remainder(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What is left of an event's data when its owner is forgotten: nothing that names anything."""
+    return {name: data[name] for name in ("state", "reason") if name in data} | {"forgotten": True}

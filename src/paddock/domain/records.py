@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from paddock.domain.egress import CLOSED, EgressPolicy
-from paddock.domain.errors import InvalidRequest
+from paddock.domain.errors import InvalidRequest, NotFound
 from paddock.domain.event import Event, EventKind
 from paddock.domain.lifetime import Clockwork, Lifetime
 from paddock.domain.reason import Reason
@@ -51,6 +51,8 @@ class SandboxRecord:
     runtime: str = ""
     hardened: bool | None = None
     started_at: float | None = None
+    owner: str = ""
+    """Whose it is outside of Paddock: a user of who uses the API. Never changed."""
     version: int = 0
 
     @property
@@ -80,6 +82,26 @@ class SnapshotRecord:
     automatic: bool = False
     """Taken by Paddock before something destructive; these are the ones retention removes."""
     expires_at: float | None = None
+    owner: str = ""
+    """As its sandbox's: it goes back to nobody else."""
+
+
+def check_owner(owner: str) -> str:
+    if len(owner) <= 200 and owner.isprintable() and owner.strip() == owner:
+        return owner
+    raise InvalidRequest(
+        f"{owner[:80]!r} is no name of an owner",
+        remediation="use up to 200 printable characters: an id is better than a name or an address",
+    )
+
+
+def check_same_owner(snapshot: SnapshotRecord, owner: str) -> None:
+    """What was one's is not there for another, and whose it was is not said."""
+    if snapshot.owner and owner != snapshot.owner:
+        raise NotFound(
+            f"there is no snapshot {snapshot.name} of that owner",
+            remediation="`paddock snapshot list` shows those there are",
+        )
 
 
 def check_name(name: str) -> str:

@@ -43,6 +43,8 @@ class Scope(StrEnum):
     TOKENS_OWN = "tokens:own"
     """A person's own tokens, of no more than they may do themselves."""
     PEOPLE_MANAGE = "people:manage"
+    OWNERS_PURGE = "owners:purge"
+    """To remove all that belongs to somebody, and forget them."""
     SETTINGS_READ = "settings:read"
     SETTINGS_WRITE = "settings:write"
     TEAMS_MANAGE = "teams:manage"

@@ -44,6 +44,7 @@ class SandboxFilter:
     states: frozenset[SandboxState] = frozenset()
     name_prefix: str = ""
     provider: str = ""
+    owner: str = ""
 
 
 class Teams(Protocol):
@@ -176,6 +177,10 @@ class Sandboxes(Protocol):
         """Forget deleted sandboxes for good; how many there were."""
         ...
 
+    def forget(self, sandbox_id: str) -> None:
+        """This one for good, at once."""
+        ...
+
 
 class Snapshots(Protocol):
     """Snapshots, newest first."""
@@ -187,6 +192,8 @@ class Snapshots(Protocol):
     def get(self, team_id: str, name_or_id: str) -> SnapshotRecord | None: ...
 
     def list(self, team_id: str, sandbox_id: str, page: Page) -> Sequence[SnapshotRecord]: ...
+
+    def owned(self, team_id: str, owner: str, page: Page) -> Sequence[SnapshotRecord]: ...
 
     def replace(self, snapshot: SnapshotRecord) -> None:
         """NotFound when it is not there, Conflict when its name is taken."""
@@ -215,6 +222,10 @@ class Events(Protocol):
         subject: str = "",
         kinds: frozenset[str] = frozenset(),
     ) -> Sequence[Event]: ...
+
+    def forget(self, subject: str, after: int, limit: int) -> int:
+        """Take out what is personal in the subject's next events; the last of them, 0 if none."""
+        ...
 
     def last_seq(self) -> int: ...
 
@@ -250,6 +261,13 @@ class Audit(Protocol):
     def append(self, entries: Sequence[AuditEntry]) -> Sequence[AuditEntry]: ...
 
     def after(self, seq: int, limit: int, *, team_id: str = ANY_TEAM) -> Sequence[AuditEntry]: ...
+
+    def redact(self, team_id: str, subjects: Sequence[str]) -> tuple[int, int]:
+        """Take the details of all that was done to these out of the log; the chain still holds.
+
+        How many it was, and how many are too old for it and stay.
+        """
+        ...
 
     def head(self) -> tuple[int, str]:
         """Number and hash of the last link."""

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from paddock.domain.errors import PaddockError
-from paddock.domain.event import Event
+from paddock.domain.event import Event, EventKind
 from paddock.ports.store import ANY_TEAM, Store
 
 _log = logging.getLogger(__name__)
@@ -130,6 +130,10 @@ class EventFeed:
 
     def _remember(self, events: Sequence[Event]) -> None:
         for event in events:
+            if event.kind == EventKind.OWNER_FORGOTTEN:
+                # What is remembered may hold what the store holds no more.
+                self._recent.clear()
+                self._complete_after = event.seq - 1
             if len(self._recent) == self._recent.maxlen:
                 self._complete_after = self._recent[0].seq
             self._recent.append(event)

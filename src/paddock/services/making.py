@@ -13,7 +13,15 @@ from paddock.domain.errors import Conflict, InvalidRequest, NotFound, PaddockErr
 from paddock.domain.ids import new_id
 from paddock.domain.lifetime import MAX_KEEP_ALIVE_S, Clockwork, Lifetime, Terms
 from paddock.domain.reason import Reason
-from paddock.domain.records import SANDBOX_PREFIX, SandboxRecord, check_name, event_of, moved
+from paddock.domain.records import (
+    SANDBOX_PREFIX,
+    SandboxRecord,
+    check_name,
+    check_owner,
+    check_same_owner,
+    event_of,
+    moved,
+)
 from paddock.domain.sandbox import Limits, Resources, SandboxState
 from paddock.domain.snapshot import SnapshotRef
 from paddock.domain.team import Principal, Scope
@@ -48,6 +56,7 @@ class Wish:
     ports: tuple[int, ...] = ()
     runtime: str = ""
     hardened: bool | None = None
+    owner: str = ""
 
 
 class Making:
@@ -153,6 +162,7 @@ class Making:
             lifetime=self.lifetime.changed(wish.lifetime),
             runtime=wish.runtime,
             hardened=wish.hardened,
+            owner=check_owner(wish.owner),
         )
         if wish.snapshot:
             return await self._of_snapshot(record, wish)
@@ -171,8 +181,11 @@ class Making:
                 f"snapshot {found.name} is on provider {found.provider}, not on {wish.provider}",
                 remediation="leave the provider out",
             )
+        if wish.owner:
+            check_same_owner(found, wish.owner)
         return replace(
             record,
+            owner=wish.owner or found.owner,
             provider=found.provider,
             snapshot_id=found.id,
             template=found.template,

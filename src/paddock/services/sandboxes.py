@@ -280,13 +280,19 @@ class Sandboxes(Questions):
             principal,
         )
 
-    async def _check_holds(self, sandbox: SandboxRecord) -> None:
+    async def losses(self, sandbox: SandboxRecord) -> str:
+        """What would be lost if it went now, in words; empty when nothing would be."""
         for hold in self.holds:
             if loss := await hold(sandbox):
-                raise Conflict(
-                    f"sandbox {sandbox.name} holds work that is nowhere else: {loss}",
-                    remediation="extract it first, or delete with force to lose it",
-                )
+                return loss
+        return ""
+
+    async def _check_holds(self, sandbox: SandboxRecord) -> None:
+        if loss := await self.losses(sandbox):
+            raise Conflict(
+                f"sandbox {sandbox.name} holds work that is nowhere else: {loss}",
+                remediation="extract it first, or delete with force to lose it",
+            )
 
 
 def _ref(sandbox: SandboxRecord) -> Ref:

@@ -15,6 +15,7 @@ from paddock.domain.records import (
     SandboxRecord,
     SnapshotRecord,
     check_name,
+    check_same_owner,
     moved,
 )
 from paddock.domain.sandbox import SandboxState
@@ -97,6 +98,7 @@ class Snapshots:
             ports=sandbox.ports,
             automatic=wish.automatic,
             expires_at=None if wish.keep_s is None else now + wish.keep_s,
+            owner=sandbox.owner,
         )
 
         def enter(tx: Transaction) -> SnapshotRecord:
@@ -187,6 +189,7 @@ class Snapshots:
         sandbox = await self._changes.find(principal.team_id, sandbox_name)
         async with self._changes.alone(sandbox.id):
             sandbox = await self._changes.find(principal.team_id, sandbox.id)
+            check_same_owner(snapshot, sandbox.owner)
             _check_restorable(sandbox, snapshot)
             kept = Capture(automatic=True, keep_s=AUTOMATIC_KEPT_S)
             await self._take(principal, sandbox, kept)

@@ -47,19 +47,21 @@ from paddock.services.people import People
 from paddock.services.pressure import Pressure
 from paddock.services.previews import Previews
 from paddock.services.providers import Providers
+from paddock.services.purges import Purges
 from paddock.services.reaper import Reaper
 from paddock.services.recall import Recall
 from paddock.services.reconciler import Reconciler
 from paddock.services.sandboxes import Sandboxes
 from paddock.services.secrets import Secrets
 from paddock.services.sessions import Sessions
-from paddock.services.settings import Origin, Setting, SettingsAtWork
+from paddock.services.settings import SettingsAtWork
 from paddock.services.snapshots import Snapshots
 from paddock.services.system import system
 from paddock.services.templates import Kept, Templates, Told
 from paddock.services.terminals import Terminals
-from paddock.settings import ServerConfig, Settings, keys, variable
+from paddock.settings import ServerConfig, Settings
 from paddock.wiring import providers as opening
+from paddock.wiring.configured import configured
 from paddock.wiring.listening import listening
 
 _ON_THIS_HOST = frozenset({"local", "docker", "reference"})
@@ -147,9 +149,16 @@ async def assembled(
         )
         stack.push_async_callback(services.previews.aclose)
         stack.push_async_callback(services.templates.aclose)
-        await rounds.reconciler.look()
-        await services.snapshots.settle()
+        stack.push_async_callback(services.purges.aclose)
+        await _take_up(services, rounds)
         yield Plane(services, rounds)
+
+
+async def _take_up(services: Services, rounds: Rounds) -> None:
+    """What the last process left half done."""
+    await rounds.reconciler.look()
+    await services.snapshots.settle()
+    await services.purges.settle()
 
 
 def _store(settings: Settings) -> AbstractAsyncContextManager[Store]:
@@ -215,7 +224,7 @@ class _Parts:
         )
 
     def settings(self, settings: Settings, rounds: Rounds) -> SettingsAtWork:
-        known = _configured(settings)
+        known = configured(settings)
         config = settings.server
         self.rate = RateLimit(config.requests_per_second, config.requests_burst)
         parts = Changeable(self.rate, self.making, rounds.reaper, rounds.housekeeping)
@@ -232,13 +241,13 @@ class _Parts:
         vault: Vault,
         anyone: Principal | None,
     ) -> Services:
-        commands = Commands(self.inside, self.store, self.clock)
-        people = People(self.store, self.clock, access, Sessions(self.store, self.clock, access))
+        commands, people = self._commands(), self._people(access)
         return Services(
             store=self.store,
             access=access,
             people=people,
             sessions=people.sessions,
+            purges=self._purges(),
             sandboxes=self.sandboxes,
             environment=Environment(self.changes, self.guests),
             commands=commands,
@@ -260,6 +269,22 @@ class _Parts:
             templates=Templates(self.store, self.clock, self.providers),
             rate=self.rate,
             anyone=anyone,
+        )
+
+    def _commands(self) -> Commands:
+        return Commands(self.inside, self.store, self.clock)
+
+    def _people(self, access: Access) -> People:
+        sessions = Sessions(self.store, self.clock, access)
+        return People(self.store, self.clock, access, sessions)
+
+    def _purges(self) -> Purges:
+        return Purges(
+            self.store,
+            self.clock,
+            sandboxes=self.sandboxes,
+            snapshots=self.snapshots,
+            recall=self.recall,
         )
 
     def _intake(self, config: ServerConfig) -> Intake:
@@ -360,23 +385,3 @@ def _keep(path: Path, token: str) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-
-
-def _configured(settings: Settings) -> list[Setting]:
-    """Every setting as the configuration has it, and where it comes from."""
-    default, found = Settings(), []
-    for key, _ in keys():
-        value = _value(settings, key)
-        source = Origin.DEFAULT if value == _value(default, key) else Origin.CONFIGURATION
-        source = Origin.ENVIRONMENT if variable(key) in os.environ else source
-        found.append(Setting(key, value, source))
-    return found
-
-
-def _value(settings: Settings, key: str) -> object:
-    found: object = settings
-    for name in key.split("."):
-        found = getattr(found, name)
-    if isinstance(found, tuple):
-        return [str(each) for each in found]
-    return str(found) if isinstance(found, Path) else found

@@ -79,5 +79,5 @@ def event(team_id="tem_1", subject="sbx_1", at=1000.0, **changes):
     return Event(team_id, EventKind.SANDBOX_RUNNING, subject, at, **changes)
 
 
-def entry(team_id="tem_1", at=1000.0, **changes):
-    return AuditEntry(team_id, "tok_1", "sandbox.create", "sbx_1", at, **changes)
+def entry(team_id="tem_1", at=1000.0, subject="sbx_1", **changes):
+    return AuditEntry(team_id, "tok_1", "sandbox.create", subject, at, **changes)

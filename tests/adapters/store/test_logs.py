@@ -9,14 +9,17 @@ from itertools import pairwise
 
 import asyncpg
 import pytest
+from sqlalchemy import insert
 
-from paddock.domain.audit import GENESIS, Break, first_break
+from paddock.adapters.store.schema import audit as audit_table
+from paddock.domain.audit import GENESIS, Break, first_break, link
 from paddock.domain.errors import Conflict, InvalidRequest
 from paddock.domain.event import Event, EventKind
 from paddock.domain.intake import SourceState
 from paddock.domain.reason import Reason
 from paddock.domain.sandbox import SandboxState
-from tests.adapters.store.samples import entry, event, sandbox
+from paddock.ports.store import Page, SandboxFilter
+from tests.adapters.store.samples import entry, event, sandbox, snapshot
 
 
 def appending(*events):
@@ -189,3 +192,63 @@ async def test_a_source_of_events_is_kept_until_its_sandbox_is_forgotten(store, 
     await store.write(lambda tx: tx.sandboxes.replace(gone))
     await store.write(lambda tx: tx.sandboxes.purge(2000.0, 10))
     assert await store.read(lambda tx: tx.sources.list(box.id)) == []
+
+
+async def test_details_are_taken_out_of_the_chain_and_it_holds(store):
+    told = [entry(subject=f"sbx_{n % 2}", detail={"name": f"erikas-{n}"}) for n in range(6)]
+    await store.write(lambda tx: tx.audit.append([*told, entry("tem_2", subject="sbx_0")]))
+    assert await store.write(lambda tx: tx.audit.redact("tem_1", ["sbx_0", "sbx_9"])) == (3, 0)
+    assert await store.write(lambda tx: tx.audit.redact("tem_1", ["sbx_0"])) == (0, 0)
+    chain = await store.read(lambda tx: tx.audit.after(0, 100))
+    assert first_break(chain) is None
+    assert [one.is_redacted for one in chain] == [True, False] * 3 + [False]
+    assert [one.detail for one in chain[:2]] == [{}, {"name": "erikas-1"}]
+    forged = [dataclasses.replace(chain[0], detail={"name": "guessed"}), *chain[1:]]
+    assert first_break(forged) == Break(1, "its content was changed")
+
+
+async def test_entries_from_before_there_were_seals_hold_and_stay(store):
+    """Their detail itself is in the chain, so that it cannot be taken out."""
+    old = dataclasses.replace(entry(detail={"name": "old"}), seq=1)
+    row = dataclasses.asdict(dataclasses.replace(old, hash=link(old)))
+    await store.write(lambda tx: tx._connection.execute(insert(audit_table), [row]) and None)
+    await store.write(lambda tx: tx.audit.append([entry()]))
+    assert await store.write(lambda tx: tx.audit.redact("tem_1", ["sbx_1"])) == (1, 1)
+    assert first_break(await store.read(lambda tx: tx.audit.after(0, 100))) is None
+
+
+async def test_events_of_a_subject_lose_what_is_personal_a_little_at_a_time(store):
+    data = {"state": "running", "reason": "user", "name": "erikas", "data": {"x": 1}}
+    told = [event(subject="sbx_1" if n != 2 else "sbx_2", data=data) for n in range(5)]
+    await store.write(appending(*told))
+    assert await store.write(lambda tx: tx.events.forget("sbx_1", 0, 3)) == 4
+    assert await store.write(lambda tx: tx.events.forget("sbx_1", 4, 3)) == 5
+    assert await store.write(lambda tx: tx.events.forget("sbx_1", 5, 3)) == 0
+    kept = await store.read(lambda tx: tx.events.after(0, 100))
+    left = {"state": "running", "reason": "user", "forgotten": True}
+    assert [one.data for one in kept] == [left, left, data, left, left]
+
+
+async def test_what_is_an_owners_is_found_also_when_it_is_deleted(store, team, others):
+    boxes = [
+        sandbox(team, owner="erika"),
+        sandbox(team, owner="erika", state=SandboxState.DELETED),
+        sandbox(team, owner="max"),
+        sandbox(team),
+        sandbox(others, owner="erika"),
+    ]
+    copies = [snapshot(team, owner="erika"), snapshot(team), snapshot(others, owner="erika")]
+
+    def begin(tx):
+        for box in boxes:
+            tx.sandboxes.add(box)
+        for copy in copies:
+            tx.snapshots.add(copy)
+
+    await store.write(begin)
+    wanted = SandboxFilter(owner="erika", states=frozenset(SandboxState))
+    found = await store.read(lambda tx: tx.sandboxes.list(team.id, wanted, Page()))
+    assert found == [boxes[1], boxes[0]]
+    assert await store.read(lambda tx: tx.snapshots.owned(team.id, "erika", Page())) == [copies[0]]
+    await store.write(lambda tx: tx.sandboxes.forget(boxes[0].id))
+    assert await store.read(lambda tx: tx.sandboxes.get(team.id, boxes[0].id)) is None

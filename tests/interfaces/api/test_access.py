@@ -74,6 +74,7 @@ async def test_a_second_team_finds_nothing_of_the_first_on_any_route(plane, box)
         "port": 3000,
         "secret": "TOKEN",
         "template": "none",
+        "purge": (await plane.admin.post("/v1/purge", {"owner": "nobody"}))["id"],
         "person": (await plane.admin.post("/v1/people", {"name": "Ours"}))["id"],
         "session": (await plane.client("").post("/v1/session", {"token": plane.admin.token}))["id"],
     }

@@ -81,6 +81,7 @@ async def test_the_audit_log_says_who_did_what_and_shows_tampering(plane, box):
 
 def _fields(entry: AuditEntry) -> dict:
     names = ("team_id", "actor", "action", "subject", "at", "detail", "seq", "previous", "hash")
+    names += ("seal", "salt")
     return {name: getattr(entry, name) for name in names}
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, func, insert, select, update
 
 from paddock.adapters.store.columns import encode
 from paddock.adapters.store.records import restored
@@ -47,6 +47,13 @@ class SqlAudit:
         if team_id:
             query = query.where(table.c.team_id == team_id)
         return [from_row(row) for row in self._connection.execute(query).mappings()]
+
+    def redact(self, team_id: str, subjects: Sequence[str]) -> tuple[int, int]:
+        about = (table.c.team_id == team_id, table.c.subject.in_(subjects))
+        still = (*about, table.c.salt != "")
+        done = self._connection.execute(update(table).where(*still).values(detail={}, salt=""))
+        fixed = select(func.count()).where(*about, table.c.seal == "")
+        return done.rowcount, self._connection.execute(fixed).scalar_one()
 
     def head(self) -> tuple[int, str]:
         found = self._connection.execute(_HEAD).first()

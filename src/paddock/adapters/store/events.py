@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Integer, Select, bindparam, delete, func, ins
 from paddock.adapters.store.records import restored
 from paddock.adapters.store.schema import counter
 from paddock.adapters.store.schema import event as table
-from paddock.domain.event import Event
+from paddock.domain.event import Event, remainder
 from paddock.ports.store import ANY_TEAM
 
 _COUNTER = counter.c.name == "event"
@@ -23,6 +23,11 @@ _TAKE = (
     .returning(counter.c.last)
 )
 _INSERT = insert(table)
+_FORGET = (
+    update(table)
+    .where(table.c.seq == bindparam("which"))
+    .values(data=bindparam("left", type_=table.c.data.type))
+)
 
 
 class SqlEvents:
@@ -59,6 +64,17 @@ class SqlEvents:
         if kinds:
             query = query.where(table.c.kind.in_(sorted(kinds)))
         return [from_row(row) for row in self._connection.execute(query).mappings()]
+
+    def forget(self, subject: str, after: int, limit: int) -> int:
+        query = following(after, limit, ANY_TEAM, subject).with_only_columns(
+            table.c.seq, table.c.data
+        )
+        rows = self._connection.execute(query).all()
+        if not rows:
+            return 0
+        told = [{"which": row.seq, "left": remainder(row.data)} for row in rows]
+        self._connection.execute(_FORGET, told)
+        return int(rows[-1].seq)
 
     def last_seq(self) -> int:
         last: int = self._connection.execute(_LAST).scalar_one()

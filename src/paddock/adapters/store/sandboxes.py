@@ -20,7 +20,7 @@ from sqlalchemy import (
 
 from paddock.adapters.store.paging import begins_with, newest_first
 from paddock.adapters.store.records import restored, split
-from paddock.adapters.store.schema import IS_DELETED, NOT_DELETED
+from paddock.adapters.store.schema import HAS_OWNER, IS_DELETED, NOT_DELETED
 from paddock.adapters.store.schema import sandbox as table
 from paddock.adapters.store.schema import sandbox_label as label
 from paddock.domain.errors import Conflict, NotFound
@@ -31,7 +31,7 @@ from paddock.ports.store import Page, SandboxFilter
 
 _COLUMNS = (
     *("id", "team_id", "name", "state", "provider", "ref"),
-    *("created_at", "changed_at", "version", "labels"),
+    *("created_at", "changed_at", "version", "labels", "owner"),
 )
 _NEW = "new_"
 _KEPT = ("id", "team_id")
@@ -122,6 +122,9 @@ class SqlSandboxes:
         forgotten = delete(table).where(table.c.id.in_(purgeable(deleted_before, limit)))
         return self._connection.execute(forgotten).rowcount
 
+    def forget(self, sandbox_id: str) -> None:
+        self._connection.execute(delete(table).where(table.c.id == sandbox_id))
+
     def _claim_name(self, sandbox: SandboxRecord) -> None:
         if sandbox.state is SandboxState.DELETED:
             return
@@ -174,6 +177,8 @@ def listing(team_id: str, wanted: SandboxFilter, page: Page) -> Select[Any]:
     query = query.where(*_in_states(wanted.states))
     if wanted.name_prefix:
         query = query.where(begins_with(table.c.name, wanted.name_prefix))
+    if wanted.owner:
+        query = query.where(table.c.owner == wanted.owner, HAS_OWNER)
     if wanted.provider:
         query = query.where(table.c.provider == wanted.provider)
     return query

@@ -15,7 +15,7 @@ from sqlalchemy import (
 
 from paddock.adapters.store.columns import Json, Line, Serial
 
-REVISION = "0004"
+REVISION = "0005"
 """What a database must have had applied last to be used by this code."""
 VERSION_TABLE = "paddock_revision"
 
@@ -33,6 +33,7 @@ NOT_DELETED = text("state <> 'deleted'")
 # Not as an equality, for which SQLite would rather take the index of all states, and sort.
 IS_DELETED = text("NOT state <> 'deleted'")
 EXPIRES = text("expires_at IS NOT NULL")
+HAS_OWNER = text("owner <> ''")
 HAS_EMAIL = text("email <> '' AND removed_at IS NULL")
 
 team = Table(
@@ -130,6 +131,7 @@ sandbox = Table(
     Column("active_at", Double, nullable=False),
     Column("version", Integer, nullable=False),
     Column("labels", Json, nullable=False),
+    Column("owner", Line, nullable=False, server_default=""),
     Column("body", Json, nullable=False),
     Index(None, "team_id", "state", "id"),
     Index(None, "state", "id"),
@@ -162,6 +164,15 @@ Index(
     postgresql_where=IS_DELETED,
 )
 
+Index(
+    "ix_sandbox_owner",
+    sandbox.c.team_id,
+    sandbox.c.owner,
+    sandbox.c.id,
+    sqlite_where=HAS_OWNER,
+    postgresql_where=HAS_OWNER,
+)
+
 sandbox_label = Table(
     "sandbox_label",
     metadata,
@@ -189,6 +200,7 @@ snapshot = Table(
     Column("automatic", Boolean, nullable=False),
     Column("created_at", Double, nullable=False),
     Column("expires_at", Double),
+    Column("owner", Line, nullable=False, server_default=""),
     Column("body", Json, nullable=False),
     UniqueConstraint("team_id", "name"),
     Index(None, "team_id", "id"),
@@ -199,6 +211,15 @@ Index(
     snapshot.c.expires_at,
     sqlite_where=EXPIRES,
     postgresql_where=EXPIRES,
+)
+
+Index(
+    "ix_snapshot_owner",
+    snapshot.c.team_id,
+    snapshot.c.owner,
+    snapshot.c.id,
+    sqlite_where=HAS_OWNER,
+    postgresql_where=HAS_OWNER,
 )
 
 event = Table(
@@ -242,7 +263,10 @@ audit = Table(
     Column("detail", Json, nullable=False),
     Column("previous", Line, nullable=False),
     Column("hash", Line, nullable=False),
+    Column("seal", Line, nullable=False, server_default=""),
+    Column("salt", Line, nullable=False, server_default=""),
     Index(None, "team_id", "seq"),
+    Index(None, "subject", "seq"),
 )
 
 idempotency_key = Table(

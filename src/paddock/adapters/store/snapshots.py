@@ -7,7 +7,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from paddock.adapters.store.paging import newest_first
 from paddock.adapters.store.records import restored, split
-from paddock.adapters.store.schema import EXPIRES
+from paddock.adapters.store.schema import EXPIRES, HAS_OWNER
 from paddock.adapters.store.schema import snapshot as table
 from paddock.domain.errors import Conflict, NotFound
 from paddock.domain.ids import is_id
@@ -47,6 +47,11 @@ class SqlSnapshots:
             # its index is the one that is taken.
             owner = table.c.team_id.concat("") if sandbox_id else table.c.team_id
             query = query.where(owner == team_id)
+        return [from_row(row) for row in self._connection.execute(query).mappings()]
+
+    def owned(self, team_id: str, owner: str, page: Page) -> Sequence[SnapshotRecord]:
+        query = newest_first(select(table), table.c.id, page)
+        query = query.where(table.c.team_id == team_id, table.c.owner == owner, HAS_OWNER)
         return [from_row(row) for row in self._connection.execute(query).mappings()]
 
     def replace(self, snapshot: SnapshotRecord) -> None:

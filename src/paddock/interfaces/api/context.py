@@ -24,6 +24,7 @@ from paddock.services.intake import Intake
 from paddock.services.people import People
 from paddock.services.previews import Previews
 from paddock.services.providers import Providers
+from paddock.services.purges import Purges
 from paddock.services.sandboxes import Sandboxes
 from paddock.services.secrets import Secrets
 from paddock.services.sessions import Sessions
@@ -45,6 +46,7 @@ class Services:
     access: Access
     people: People
     sessions: Sessions
+    purges: Purges
     sandboxes: Sandboxes
     environment: Environment
     commands: Commands

@@ -71,6 +71,9 @@ COMMANDS = (
     Lazy("person", f"{_THERE}.people:person", "The people of the team."),
     Lazy("ports", f"{_THERE}.looking:ports", "List where programs inside listen."),
     Lazy("ps", f"{_THERE}.executing:ps", "List the commands of a sandbox."),
+    Lazy(
+        "purge", f"{_THERE}.purging:purge", "Remove all that belongs to an owner, and forget them."
+    ),
     Lazy("resume", f"{_THERE}.moving:resume", "Let paused sandboxes go on."),
     Lazy("rm", f"{_THERE}.moving:rm", "Remove sandboxes with everything in them."),
     Lazy("run", f"{_THERE}.running:run", "Run a command in a disposable sandbox of the server."),

@@ -20,15 +20,18 @@ from paddock.domain.errors import (
 )
 from paddock.interfaces.client.blocking.command import Command
 from paddock.interfaces.client.blocking.sandbox import Sandbox
+from paddock.interfaces.client.blocking.spool import Spool
 from paddock.interfaces.client.command import AsyncCommand
 from paddock.interfaces.client.failures import CommandFailed
 from paddock.interfaces.client.results import CommandResult, Output, SandboxInfo
 from paddock.interfaces.client.sandbox import AsyncSandbox
 from paddock.interfaces.client.server import Server
+from paddock.interfaces.client.spool import AsyncSpool
 
 __all__ = [
     "AsyncCommand",
     "AsyncSandbox",
+    "AsyncSpool",
     "Broken",
     "Command",
     "CommandFailed",
@@ -45,6 +48,7 @@ __all__ = [
     "Sandbox",
     "SandboxInfo",
     "Server",
+    "Spool",
     "TimedOut",
     "Unauthenticated",
     "Unavailable",

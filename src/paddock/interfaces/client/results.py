@@ -66,6 +66,7 @@ class SandboxInfo:
     template: str
     snapshot_id: str | None
     parent_id: str | None
+    owner: str | None
     resources: Resources
     labels: dict[str, str]
     env_names: tuple[str, ...]

@@ -58,6 +58,8 @@ class AuditShape(Shape):
     detail: dict[str, Any]
     previous: str
     hash: str
+    seal: str = Field(description="of the detail; it is what the hash is of")
+    salt: str = Field(description="empty when the detail was taken out")
 
 
 Subject = Annotated[str, Query(max_length=64, description="the id of what it happened to")]
@@ -190,4 +192,6 @@ def _show_entry(entry: AuditEntry, names: Mapping[str, str]) -> AuditShape:
         detail=dict(entry.detail),
         previous=entry.previous,
         hash=entry.hash,
+        seal=entry.seal,
+        salt=entry.salt,
     )

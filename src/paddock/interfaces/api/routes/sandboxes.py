@@ -39,9 +39,10 @@ async def list_sandboxes(
     label: Annotated[list[str] | None, Query(description="NAME=VALUE; all must match")] = None,
     state: Annotated[list[SandboxState] | None, Query()] = None,
     name_prefix: Annotated[str, Query(max_length=63)] = "",
+    owner: Annotated[str, Query(max_length=200)] = "",
 ) -> ListOf[SandboxShape]:
     """The team's sandboxes, newest first."""
-    wanted = SandboxFilter(_labels(label or []), frozenset(state or ()), name_prefix)
+    wanted = SandboxFilter(_labels(label or []), frozenset(state or ()), name_prefix, owner=owner)
     found = await given.sandboxes.list(who, wanted, page)
     return paged(found, page.limit - 1, show, lambda sandbox: sandbox.id)
 

@@ -9,12 +9,18 @@ from paddock.domain.egress import EgressPolicy, NetworkMode
 from paddock.domain.lifetime import OnTimeout, Terms, idle_at
 from paddock.domain.reason import Reason
 from paddock.domain.records import SandboxRecord
-from paddock.domain.sandbox import FLOORS, Limits, SandboxState
+from paddock.domain.sandbox import FLOORS, Limits, Resources, SandboxState
 from paddock.interfaces.api.schemas.common import Env, Labels, Name, Port, Shape, Text, at, moment
 from paddock.ports.provider import Usage
 from paddock.services.making import Wish
 from paddock.services.sandboxes import Amendment
 
+Owner = Annotated[
+    Text,
+    Field(
+        max_length=200, description="whose it is outside of Paddock; `POST /v1/purge` forgets them"
+    ),
+]
 Seconds = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -113,6 +119,7 @@ class CreateSandbox(Shape):
     ports: list[Port] = Field(default_factory=list, max_length=64)
     runtime: Literal["", "crun", "runc", "runsc"] = ""
     hardened: bool | None = None
+    owner: Owner = ""
 
     def read(self) -> Wish:
         return Wish(
@@ -129,6 +136,7 @@ class CreateSandbox(Shape):
             ports=tuple(self.ports),
             runtime=self.runtime,
             hardened=self.hardened,
+            owner=self.owner,
         )
 
 
@@ -199,6 +207,7 @@ class SandboxShape(Shape):
     template: str
     snapshot_id: str | None
     parent_id: str | None
+    owner: str | None
     resources: ResourcesShape
     labels: dict[str, str]
     env_names: list[str]
@@ -239,12 +248,8 @@ def show(sandbox: SandboxRecord) -> SandboxShape:
         template=sandbox.template,
         snapshot_id=sandbox.snapshot_id or None,
         parent_id=sandbox.parent_id or None,
-        resources=ResourcesShape.model_construct(
-            cpus=sandbox.resources.cpus,
-            memory_mib=sandbox.resources.memory_mib,
-            disk_mib=sandbox.resources.disk_mib,
-            pids=sandbox.resources.pids,
-        ),
+        owner=sandbox.owner or None,
+        resources=_show_resources(sandbox.resources),
         labels=dict(sandbox.labels),
         env_names=sorted(sandbox.env),
         egress=EgressShape(mode=sandbox.egress.mode),
@@ -265,6 +270,15 @@ def show(sandbox: SandboxRecord) -> SandboxShape:
         idle_at=moment(idle_at(lifetime, clock)) if running else None,
         expires_at=moment(clock.expires_at),
         keep_alive_until=moment(clock.keep_alive_until),
+    )
+
+
+def _show_resources(resources: Resources) -> ResourcesShape:
+    return ResourcesShape.model_construct(
+        cpus=resources.cpus,
+        memory_mib=resources.memory_mib,
+        disk_mib=resources.disk_mib,
+        pids=resources.pids,
     )
 
 

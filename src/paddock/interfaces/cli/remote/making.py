@@ -29,6 +29,7 @@ _PASSED = (
     "network",
     "ports",
     "runtime",
+    "owner",
 )
 
 
@@ -45,6 +46,7 @@ def creation_options(command: F) -> F:
         click.option("--keep-alive", type=Seconds(), help="Not idle for so long."),
         click.option("--idle-timeout", type=Seconds(), help="Stopped after so long without work."),
         click.option("-l", "--label", "labels", multiple=True, metavar="K=V", help="To find it."),
+        click.option("--owner", default="", help="Whose it is; `paddock purge` forgets them."),
         click.option("-p", "--provider", default="", metavar="NAME", help="Where it runs."),
         click.option("--snapshot", default="", help="Start from a snapshot."),
         click.option("--template", default="", help="Start from a template.  [default: base]"),

@@ -49,6 +49,7 @@ class Sandbox(Life, Sight):
         ports: Sequence[int] = (),
         runtime: str = "",
         hardened: bool | None = None,
+        owner: str = "",
         server: Server | None = None,
     ) -> Self:
         """Make a sandbox; it runs when this returns. One is made, also when the connection breaks.

@@ -1,0 +1,212 @@
+"""Forgetting an owner: everything of theirs goes, the chain of the audit log holds."""
+
+import asyncio
+import json
+
+import pytest
+
+from paddock.domain.audit import first_break
+from paddock.ports.store import ANY_TEAM
+from paddock.testing.simulated import SimulatedProvider
+from tests.control_plane import disposable, running
+
+pytestmark = pytest.mark.proves("U12")
+OWNER = "erika@mustermann.example"
+
+
+@pytest.fixture(scope="module")
+async def plane():
+    async with disposable(provider=SimulatedProvider) as made:
+        yield made
+
+
+async def create(plane, **wish):
+    made = await plane.admin.post("/v1/sandboxes", {"template": "plain", **wish})
+    assert made.status == 201, made.body
+    return made.body
+
+
+async def ended(plane, purge):
+    async with asyncio.timeout(30):
+        while True:
+            found = await plane.admin.get(f"/v1/purges/{purge['id']}")
+            if found["state"] != "running":
+                return found
+            await asyncio.sleep(0.05)
+
+
+async def everything(plane):
+    """All that is stored, as text."""
+
+    def look(tx):
+        tables = ("sandbox", "sandbox_label", "snapshot", "event", "audit", "idempotency_key")
+        tables += ("value", "event_source", "secret")
+        return json.dumps(
+            [
+                [
+                    list(map(str, row))
+                    for row in tx._connection.exec_driver_sql(f"SELECT * FROM {t}")
+                ]
+                for t in tables
+            ]
+        )
+
+    return await plane.services.store.read(look)
+
+
+async def test_nothing_of_an_owner_is_left_and_nothing_of_others_is_touched():
+    async with disposable(provider=SimulatedProvider) as plane:
+        admin = plane.admin
+        headers = {"idempotency-key": "erikas-key"}
+        box = (
+            await admin.post(
+                "/v1/sandboxes",
+                {"template": "plain", "name": "erikas-box", "owner": OWNER, "env": {"E": "erikas"}},
+                headers=headers,
+            )
+        ).body
+        fork = (await admin.post(f"/v1/sandboxes/{box['id']}/fork", {"name": "erikas-fork"})).body
+        assert fork["owner"] == OWNER
+        snapshot = await admin.post(f"/v1/sandboxes/{box['id']}/snapshots", {"name": "erikas-copy"})
+        assert snapshot.status == 201, snapshot.body
+        event = {"source": "a", "seq": 1, "kind": "custom.step", "data": {"who": "erikas words"}}
+        await admin.post(f"/v1/sandboxes/{box['id']}/events", [event])
+        gone = await create(plane, name="erikas-gone", owner=OWNER)
+        await admin.delete(f"/v1/sandboxes/{gone['id']}")
+        other = await create(plane, name="others", owner="somebody-else")
+        listed = await admin.get(f"/v1/sandboxes?owner={OWNER}")
+        assert {s["id"] for s in listed["items"]} == {box["id"], fork["id"]}
+
+        plan = await admin.post("/v1/purge", {"owner": OWNER, "dry_run": True})
+        assert (plan.status, plan["state"], plan["id"]) == (200, "planned", None)
+        assert plan["removed"] == {"sandboxes": 3, "snapshots": 1}
+        assert (await admin.get(f"/v1/sandboxes/{box['id']}"))["state"] == "running"
+
+        begun = await admin.post("/v1/purge", {"owner": OWNER})
+        assert begun.status == 202
+        done = await ended(plane, begun)
+        assert (done["state"], done["owner"], done["digest"]) == ("done", None, plan["digest"])
+        assert done["removed"]["sandboxes"] == 2
+        assert done["removed"]["snapshots"] == 1
+        assert any("chain still holds" in each for each in done["kept"])
+
+        left = await everything(plane)
+        assert "erika" not in left.lower()
+        for path in (f"/v1/sandboxes/{box['id']}", f"/v1/snapshots/{snapshot['id']}"):
+            assert (await admin.get(path)).status == 404
+        told = await admin.get(f"/v1/events?subject={box['id']}&limit=500")
+        assert {"sandbox.creating", "sandbox.deleted"} <= {e["kind"] for e in told["items"]}
+        assert all(e["data"]["forgotten"] for e in told["items"])
+        kept = await admin.get(f"/v1/sandboxes/{other['id']}")
+        assert (kept["state"], kept["owner"]) == ("running", "somebody-else")
+        again = await admin.post(
+            "/v1/sandboxes", {"template": "plain", "owner": "new"}, headers=headers
+        )
+        assert again.status == 201
+
+
+async def test_the_chain_holds_and_shows_what_was_taken_out(plane):
+    box = await create(plane, owner="short-lived")
+    await ended(plane, await plane.admin.post("/v1/purge", {"owner": "short-lived"}))
+    chain = await plane.services.store.read(lambda tx: tx.audit.after(0, 10_000))
+    assert first_break(chain) is None
+    about = [entry for entry in chain if entry.subject == box["id"]]
+    assert about
+    assert all(entry.is_redacted and not entry.detail for entry in about)
+    acts = [entry.action for entry in chain if not entry.is_redacted]
+    assert acts[-1] == "owner.forgotten"
+    assert "owner.purge" in acts
+
+
+@pytest.mark.proves("L6")
+async def test_work_that_is_nowhere_else_holds_all_of_it_back_until_forced(plane):
+    boxes = [await create(plane, owner="worker") for _ in range(2)]
+    holds = plane.services.sandboxes.holds
+
+    async def hold(sandbox):
+        return "3 files" if sandbox.id == boxes[0]["id"] else ""
+
+    holds.append(hold)
+    try:
+        plan = await plane.admin.post("/v1/purge", {"owner": "worker", "dry_run": True})
+        assert any("3 files" in each for each in plan["kept"])
+        refused = await plane.admin.post("/v1/purge", {"owner": "worker"})
+        assert (refused.status, refused.error["code"]) == (409, "conflict")
+        for box in boxes:
+            assert (await plane.admin.get(f"/v1/sandboxes/{box['id']}"))["state"] == "running"
+        forced = await plane.admin.post("/v1/purge", {"owner": "worker", "force": True})
+        assert (await ended(plane, forced))["state"] == "done"
+    finally:
+        holds.remove(hold)
+
+
+@pytest.mark.proves("L5")
+async def test_what_was_one_owners_comes_back_to_nobody_else(plane):
+    mine = await create(plane, owner="mine")
+    theirs = await create(plane, owner="theirs")
+    copy = await plane.admin.post(f"/v1/sandboxes/{mine['id']}/snapshots", {"name": "my-work"})
+    await plane.admin.delete(f"/v1/sandboxes/{mine['id']}")
+    wrong = await plane.admin.post("/v1/sandboxes", {"snapshot": "my-work", "owner": "theirs"})
+    assert wrong.status == 404
+    assert "mine" not in wrong.error["message"]
+    into = await plane.admin.post(f"/v1/sandboxes/{theirs['id']}/restore", {"snapshot": copy["id"]})
+    assert into.status == 404
+    for wish in ({"owner": "mine"}, {}):
+        back = await plane.admin.post("/v1/sandboxes", {"snapshot": "my-work", **wish})
+        assert (back.status, back["owner"]) == (201, "mine")
+
+
+async def test_only_admins_purge_and_only_in_their_team(plane):
+    box = await create(plane, owner="shared-name")
+    member = await plane.member()
+    assert (await member.post("/v1/purge", {"owner": "shared-name"})).status == 403
+    stranger = await plane.team("purgers")
+    done = await stranger.post("/v1/purge", {"owner": "shared-name"})
+    assert done.status == 202
+    assert (await plane.admin.get(f"/v1/sandboxes/{box['id']}"))["state"] == "running"
+    for wrong in ({}, {"owner": ""}, {"owner": "a\nb"}, {"owner": "x" * 201}):
+        assert (await plane.admin.post("/v1/purge", wrong)).status == 400
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4, 5, 6, 8])
+async def test_a_purge_that_was_cut_off_goes_on_after_the_next_start(tmp_path, steps):
+    """Cut off after so many writes, as a crash would."""
+    async with running(tmp_path, SimulatedProvider) as plane:
+        for n in range(2):
+            box = await create(plane, name=f"erikas-{n}", owner=OWNER)
+            await plane.admin.post(f"/v1/sandboxes/{box['id']}/snapshots", {"name": f"erikas-{n}"})
+        store, purges = plane.services.store, plane.services.purges
+        written = store.write
+
+        async def breaking(work):
+            nonlocal steps
+            steps -= 1
+            if steps < 0:
+                await asyncio.Event().wait()
+            return await written(work)
+
+        begun = await plane.admin.post("/v1/purge", {"owner": "nobody-yet"})
+        await ended(plane, begun)
+        purge = await purges._new(plane.services.anyone or await _admin(plane), OWNER, force=False)
+        await purges._put(purge)
+        store.write = breaking
+        task = asyncio.create_task(purges._carry_out(purge))
+        await asyncio.wait({task}, timeout=1.0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        store.write = written
+    async with running(tmp_path, SimulatedProvider) as plane:
+        done = await ended(plane, {"id": purge.id})
+        assert done["state"] == "done"
+        assert "erika" not in (await everything(plane)).lower()
+        found = await plane.services.store.read(lambda tx: tx.audit.after(0, 10_000))
+        assert first_break(found) is None
+        assert not [one async for one in plane.services.providers.get("").find({})]
+        assert (
+            await plane.services.store.read(lambda tx: tx.sandboxes.get(ANY_TEAM, box["id"]))
+            is None
+        )
+
+
+async def _admin(plane):
+    return await plane.services.access.authenticate(plane.admin.token)

@@ -1,0 +1,63 @@
+"""A real sender and a real server, both killed again and again: nothing is lost or doubled."""
+
+import asyncio
+import os
+import random
+import sys
+
+import pytest
+
+from tests.wiring_server import server
+
+COUNT = 1500
+KILLS = 8
+
+
+async def tell(place, box, control, count):
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.wiring.telling"),
+        *(str(place), box, control.url, control.admin.token, str(count)),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=os.getcwd(),
+    )
+
+
+async def told(client, box):
+    """All of them in the order of the log."""
+    found, cursor = [], ""
+    while True:
+        page = await client.get(
+            f"/v1/events?subject={box}&kind=custom.step&limit=500&cursor={cursor}"
+        )
+        found += [each["data"]["n"] for each in page["items"]]
+        cursor = page["next_cursor"]
+        if not cursor:
+            return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.proves("U8")
+async def test_what_was_recorded_arrives_once_whoever_is_killed(tmp_path):
+    dice = random.Random(7)
+    async with server() as control:
+        made = await control.admin.post("/v1/sandboxes", {})
+        box, place = made["id"], tmp_path / "spool.db"
+        sender = await tell(place, box, control, COUNT)
+        for turn in range(KILLS):
+            await asyncio.sleep(dice.uniform(0.1, 0.8))
+            if turn % 3 == 2 and sender.returncode is None:
+                sender.kill()
+                await sender.communicate()
+                sender = await tell(place, box, control, COUNT)
+            await control.kill()
+            await control.start()
+        async with asyncio.timeout(120):
+            _, errors = await sender.communicate()
+        assert sender.returncode == 0, errors.decode()
+        numbers = await told(control.admin, box)
+        assert len(numbers) >= COUNT
+        assert sorted(numbers) == list(range(1, max(numbers) + 1))
+        (source,) = (await control.admin.get(f"/v1/sandboxes/{box}/events/sources"))["items"]
+        assert (source["last_seq"], source["missing"]) == (max(numbers), [])
