@@ -119,12 +119,15 @@ class Usage:
 class Endpoint:
     """How a user's port inside the sandbox is reached.
 
-    `url` is set for a plain address. Where the port lives in a network namespace of this host,
-    `netns_pid` and `netns_started` name a process in it and `port` the port on its loopback.
+    `url` is set for a plain address, `socket` for a unix socket on this host that leads there and
+    that only the user of this process may connect to. Where the port lives in a network namespace
+    of this host, `netns_pid` and `netns_started` name a process in it and `port` the port on its
+    loopback.
     """
 
     port: int
     url: str = ""
+    socket: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     netns_pid: int | None = None
     netns_started: int | None = None

@@ -1,7 +1,8 @@
-"""Connections to ports of sandboxes: in a network namespace of this host, or at an address."""
+"""Connections to ports of sandboxes: in a network namespace, by a socket, or at an address."""
 
 import asyncio
 import socket
+from typing import Any
 from urllib.parse import urlsplit
 
 from paddock.adapters.providers.host import netns
@@ -20,6 +21,8 @@ async def dial(endpoint: Endpoint) -> socket.socket:
         except ConnectionRefusedError:
             # Node's servers on `localhost` often listen on IPv6 only.
             return await netns.connect(inside, _LOOPBACKS[1], endpoint.port)
+    if endpoint.socket:
+        return await _try(socket.socket(socket.AF_UNIX), endpoint.socket)
     where = urlsplit(endpoint.url)
     port = where.port or (443 if where.scheme == "https" else 80)
     return await _connect(where.hostname or "", port)
@@ -30,16 +33,18 @@ async def _connect(host: str, port: int) -> socket.socket:
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     failure: OSError = ConnectionRefusedError(f"nothing at {host}:{port}")
     for family, kind, protocol, _, address in found:
-        connection = socket.socket(family, kind, protocol)
-        connection.setblocking(False)
         try:
-            await loop.sock_connect(connection, address)
+            return await _try(socket.socket(family, kind, protocol), address)
         except OSError as error:
-            connection.close()
             failure = error
-        except BaseException:
-            connection.close()
-            raise
-        else:
-            return connection
     raise failure
+
+
+async def _try(connection: socket.socket, address: Any) -> socket.socket:
+    connection.setblocking(False)
+    try:
+        await asyncio.get_running_loop().sock_connect(connection, address)
+    except BaseException:
+        connection.close()
+        raise
+    return connection

@@ -7,6 +7,7 @@ the frames work. What comes from there is hostile input: lengths are bounded, nu
 import asyncio
 import contextlib
 import inspect
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -169,6 +170,7 @@ class Tunnel:
         """A socket at `path`, for this user only; once is enough."""
         if target not in self._servers:
             server = await asyncio.start_unix_server(self._serving(target), path, backlog=512)
+            os.chmod(path, 0o600)  # noqa: PTH101 - where it lies nobody else gets before that
             self._servers[target] = server
 
     async def listen_tcp(self, target: str) -> int:

@@ -135,7 +135,8 @@ async def _serves(subject: Subject, box: Box, port: int) -> None:
     await box.tell(probes.DAEMON_OF, "server", probes.SERVE, "server", str(port), text)
     endpoint = await subject.provider.endpoint(box.ref, port)
     same(endpoint.port, port, "the port of the endpoint")
-    expect(endpoint.url or endpoint.netns_pid, "the endpoint has neither a url nor a namespace")
+    ways = endpoint.url or endpoint.socket or endpoint.netns_pid
+    expect(ways, "the endpoint has neither a url nor a socket nor a namespace")
     problem: OSError | None = None
     for _ in range(int(_SERVER_START_S * 10 * subject.terms.patience)):
         try:

@@ -24,10 +24,24 @@ async def get(endpoint: Endpoint, path: str = "/", patience_s: float = 5.0) -> t
     if endpoint.netns_pid is not None:
         pid = endpoint.netns_pid
         return await _in_own_thread(lambda: _get_in_namespace(pid, endpoint, path, patience_s))
+    if endpoint.socket:
+        return await _in_own_thread(lambda: _get_by_socket(endpoint, path, patience_s))
     url = urlsplit(endpoint.url)
     make = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
     connection = make(url.netloc, timeout=patience_s)
     return await _in_own_thread(lambda: _get(connection, url.path.rstrip("/") + path, headers))
+
+
+def _get_by_socket(endpoint: Endpoint, path: str, patience_s: float) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("localhost", endpoint.port, timeout=patience_s)
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.settimeout(patience_s)
+    try:
+        connection.sock.connect(endpoint.socket)
+    except OSError:
+        connection.close()
+        raise
+    return _get(connection, path, dict(endpoint.headers))
 
 
 def _get_in_namespace(

@@ -1,6 +1,7 @@
 """Memory on disk with gVisor: what goes on, for whom, and what is refused without a loss."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -28,7 +29,8 @@ from paddock.domain.snapshot import Snapshot
 from paddock.domain.template import SourceKind, Template, TemplateSource
 from paddock.guest import door as inside
 from paddock.guest_client import Guest
-from paddock.ports.provider import Ref, SandboxSpec
+from paddock.ports.provider import Endpoint, Ref, SandboxSpec
+from paddock.testing.conformance import reach
 from tests.adapters.providers.local.conftest import Installation
 from tests.adapters.providers.local.traces import look
 from tests.conftest import Need
@@ -179,19 +181,18 @@ async def test_a_way_to_a_port_is_there_again_afterwards(counting: Counting) -> 
     async with Guest(await counting.address()) as guest:
         serve = ["python3", "-m", "http.server", "8000", "--bind", "127.0.0.1"]
         await guest.runs.start("server", serve)
-    url = (await counting.provider.endpoint(counting.ref, 8000)).url
-    assert await _answers(url)
+    endpoint = await counting.provider.endpoint(counting.ref, 8000)
+    assert await _answers(endpoint)
     taken = await counting.remember()
-    assert await _answers(url)
+    assert await _answers(endpoint)
     copy = await recall(taken, counting, labels=marked(counting))
-    assert await _answers((await copy.provider.endpoint(copy.ref, 8000)).url)
+    assert await _answers(await copy.provider.endpoint(copy.ref, 8000))
 
 
-async def _answers(url: str) -> bool:
+async def _answers(endpoint: Endpoint) -> bool:
     for _ in range(50):
-        curl = ("curl", "-s", "-m", "5", "-o", "/dev/null", url)
-        if await (await asyncio.create_subprocess_exec(*curl)).wait() == 0:
-            return True
+        with contextlib.suppress(OSError):
+            return (await reach.get(endpoint))[0] == 200
         await asyncio.sleep(0.1)
     return False
 

@@ -1,15 +1,16 @@
 """The door of a packed guest: what a sandbox may put there, and where the host never goes."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from paddock.adapters.providers.local import door, packed
@@ -18,7 +19,8 @@ from paddock.domain.errors import Broken, Unavailable
 from paddock.domain.sandbox import Resources
 from paddock.domain.template import SourceKind, Template, TemplateSource
 from paddock.guest_client import Guest
-from paddock.ports.provider import Ref, SandboxSpec
+from paddock.ports.provider import Endpoint, Ref, SandboxSpec
+from paddock.testing.conformance import reach
 from tests.adapters.providers.local.conftest import Installation
 from tests.adapters.providers.local.traces import look
 from tests.engines import REPOSITORY, base_root, open_local
@@ -186,8 +188,8 @@ async def test_a_way_to_a_port_ends_with_the_process_that_made_it(runsc: str) ->
         await guest.runs.start("server", serve)
         async with open_local(runtime="runsc") as other:
             endpoint = await other.endpoint(ref, 8000)
-            assert await _answers(endpoint.url)
-            assert endpoint.url == (await other.endpoint(ref, 8000)).url
+            assert await _answers(endpoint)
+            assert endpoint == await other.endpoint(ref, 8000)
             assert (await guest.exec(["sh", "-c", relays])).text.strip() == "1"
         for _ in range(100):
             if (await guest.exec(["sh", "-c", relays])).text.strip() == "0":
@@ -195,7 +197,37 @@ async def test_a_way_to_a_port_ends_with_the_process_that_made_it(runsc: str) ->
             await asyncio.sleep(0.1)
         else:
             pytest.fail("the relay is still there")
-        assert not await _answers(endpoint.url, tries=1)
+        assert not await _answers(endpoint, tries=1)
+
+
+async def test_a_way_to_a_port_is_for_nobody_else_on_the_host(runsc: str) -> None:
+    connect = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
+    async with _sandbox() as (provider, ref):
+        endpoint = await provider.endpoint(ref, 8000)
+        assert not endpoint.url
+        for user, refused in ((0, False), (65534, True)):
+            done = await asyncio.to_thread(
+                subprocess.run,
+                ["/usr/bin/python3", "-c", connect, endpoint.socket],
+                user=user,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert ("PermissionError" in done.stderr) == refused, done.stderr
+            assert bool(done.returncode) == refused
+        assert Path(endpoint.socket).stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_way_that_a_killed_process_has_left_goes(runsc: str) -> None:
+    async with _sandbox() as (provider, ref):
+        endpoint = await provider.endpoint(ref, 8000)
+        left = Path(endpoint.socket).with_name("0-8000")
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(left))
+        async with open_local(runtime="runsc"):
+            assert not left.exists()
+            assert Path(endpoint.socket).exists()
 
 
 @pytest.mark.slow
@@ -229,12 +261,9 @@ async def test_dying_after_any_step_leaves_nothing_half_made(
     assert step >= 8
 
 
-async def _answers(url: str, tries: int = 100) -> bool:
-    async with aiohttp.ClientSession() as session:
-        for _ in range(tries):
-            try:
-                async with session.get(url) as answer:
-                    return answer.status == 200
-            except aiohttp.ClientError:
-                await asyncio.sleep(0.1)
+async def _answers(endpoint: Endpoint, tries: int = 100) -> bool:
+    for _ in range(tries):
+        with contextlib.suppress(OSError):
+            return (await reach.get(endpoint))[0] == 200
+        await asyncio.sleep(0.1)
     return False

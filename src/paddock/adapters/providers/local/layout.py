@@ -63,6 +63,10 @@ class Layout:
     def socket(self, ref: str) -> Path:
         return self.run / "guests" / f"{ref}.sock"
 
+    def ports(self, ref: str) -> Path:
+        """Sockets that lead to its ports, where there is no other way."""
+        return self.run / "ports" / ref
+
     def cgroup(self, ref: str) -> str:
         return f"{self.cgroup_root}/{ref}"
 
@@ -74,6 +78,7 @@ class Layout:
         for directory in (
             self.owners,
             self.run / "guests",
+            self.run / "ports",
             self.locks,
             self.runtime_state,
         ):

@@ -49,11 +49,11 @@ class Machines:
     def address(self, record: SandboxRecord) -> GuestAddress:
         return GuestAddress(socket=str(self.layout.socket(record.ref)), token=record.token)
 
-    async def url(self, record: SandboxRecord, port: int) -> str:
-        """Where a port can be reached of a sandbox whose network nobody can enter."""
+    async def way_to(self, record: SandboxRecord, port: int) -> str:
+        """The socket for a port of a sandbox whose network nobody can enter."""
         engine = runtime.choose(record.runtime)
         execute = engine.exec_argv(self.layout.runtime_state, record.ref)
-        return await self.tunnels.url(record.ref, execute, port)
+        return await self.tunnels.socket(self.layout.ports(record.ref), execute, port)
 
     async def boot(self, record: SandboxRecord, image: Image | None = None) -> Machine:
         """A running machine on the sandbox's volume. On failure the caller ends what is there."""
@@ -187,6 +187,7 @@ class Machines:
         self.on_step("end.cgroup")
         runtime.forget(self.layout.runtime_state, ref)
         shutil.rmtree(self.layout.bundle(ref), ignore_errors=True)
+        shutil.rmtree(self.layout.ports(ref), ignore_errors=True)
         self.layout.socket(ref).unlink(missing_ok=True)
 
 

@@ -356,7 +356,7 @@ class LocalProvider:
         if record is None or record.machine is None:
             raise not_found(ref.id)
         if record.runtime == "runsc":
-            return Endpoint(port=port, url=await self._life.machines.url(record, port))
+            return Endpoint(port=port, socket=await self._life.machines.way_to(record, port))
         init = record.machine.init
         return Endpoint(port=port, netns_pid=init.pid, netns_started=init.started)
 

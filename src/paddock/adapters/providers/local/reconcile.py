@@ -12,7 +12,7 @@ from pathlib import Path
 
 from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.host.owner import coming_or_going
-from paddock.adapters.providers.local import runtime
+from paddock.adapters.providers.local import runtime, tunnels
 from paddock.adapters.providers.local.archives import Archives
 from paddock.adapters.providers.local.layout import archive_of, image_of
 from paddock.adapters.providers.local.life import Life
@@ -105,7 +105,11 @@ async def _sweep_machines(life: Life) -> None:
         traces |= _names(root / life.layout.cgroup_root, directories_only=True)
     traces |= _names(life.layout.run / "bundles") | runtime.refs_in(life.layout.runtime_state)
     traces |= {name.removesuffix(".sock") for name in _names(life.layout.run / "guests")}
-    for ref in traces - set(life.records.refs()):
+    traces |= _names(life.layout.run / "ports")
+    known = set(life.records.refs())
+    for ref in traces & known:
+        tunnels.sweep(life.layout.ports(ref))
+    for ref in traces - known:
         _log.warning("orphan machine removed ref=%s", ref)
         await life.machines.sweep(ref)
 

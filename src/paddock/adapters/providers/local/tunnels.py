@@ -2,10 +2,13 @@
 
 import asyncio
 import contextlib
+import os
+import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 from paddock.adapters.providers.relay import CHUNK
 from paddock.adapters.providers.tunnel import RELAY_ARGV, Tunnel
@@ -43,18 +46,37 @@ class Executed:
             self._process.kill()
 
 
+def sweep(place: Path) -> None:
+    """Sockets of processes that are gone; those that still lead somewhere stay."""
+    for path in place.iterdir() if place.is_dir() else ():
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
+            try:
+                probe.connect(str(path))
+            except ConnectionRefusedError:
+                path.unlink(missing_ok=True)
+            except OSError:
+                continue
+
+
 @dataclass
 class Tunnels:
     """Those of one process; they end with it."""
 
     _open: dict[str, Tunnel] = field(default_factory=dict)
 
-    async def url(self, ref: str, execute: Sequence[str], port: int) -> str:
-        """A port of the sandbox on this host's loopback; `execute` runs a program in it."""
+    async def socket(self, place: Path, execute: Sequence[str], port: int) -> str:
+        """A socket that leads to a port of the sandbox; `execute` runs a program in it.
+
+        `place` is a directory of the sandbox's own, which nobody else on this host may enter.
+        """
+        ref = place.name
         if ref not in self._open:
             start = partial(Executed.start, (*execute, *RELAY_ARGV))
             self._open[ref] = Tunnel(start)
-        return f"http://127.0.0.1:{await self._open[ref].listen_tcp(f'tcp:{port}')}"
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = str(place / f"{os.getpid()}-{port}")
+        await self._open[ref].listen_unix(path, f"tcp:{port}")
+        return path
 
     @asynccontextmanager
     async def silent(self, ref: str) -> AsyncIterator[None]:
