@@ -1,15 +1,17 @@
 """A host of its own for the open network: a program in a network namespace that plays the host.
 
-    unshare --net --mount python -m tests.adapters.providers.local.another_host FIREWALL
+    unshare --net --mount python -m tests.adapters.providers.local.another_host FIREWALL LATER
 
 Behind the host there is a machine outside, and a container on a bridge that is Docker's. FIREWALL
-is a shell script that sets up the host's rules. Standard output says, as JSON, what a sandbox on
-the open network reaches, what `doctor` finds and whether all rules are gone afterwards.
+is a shell script that sets up the host's rules, LATER one that changes them when a sandbox is on
+the open network already. Standard output says, as JSON, what the sandbox reaches, before and after
+it healed, what `doctor` finds and whether all rules are gone afterwards.
 """
 
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -27,15 +29,16 @@ from tests.adapters.providers.host.recycling import sleeper
 
 REPOSITORY = Path(__file__).parents[4]
 OUTSIDE, CONTAINER = "198.18.0.2", "172.30.0.2"
-PORT, FORBIDDEN = 7000, 7001
+GATEWAY = "198.18.0.1"
+PORT, FORBIDDEN, PUBLISHED = 7000, 7001, 7002
 
 
-def ask(firewall: str) -> Any:
-    """What happens on a host with these rules."""
+def ask(firewall: str, later: str = "") -> Any:
+    """What happens on a host with these rules, and with those that come later."""
     done = subprocess.run(
         [
             *("unshare", "--net", "--mount", sys.executable, "-m"),
-            *("tests.adapters.providers.local.another_host", firewall),
+            *("tests.adapters.providers.local.another_host", firewall, later),
         ],
         cwd=REPOSITORY,
         capture_output=True,
@@ -77,22 +80,23 @@ def machine(device: str, ours: str, theirs: str) -> Iterator[Process]:
 
 async def reaches(sandbox: Process, address: str, port: int) -> bool:
     try:
-        async with asyncio.timeout(1.0):
+        # What is sent before the bridge has seen the cable is lost, and sent again after a second.
+        async with asyncio.timeout(2.5):
             (await netns.connect(sandbox, address, port)).close()
     except (OSError, TimeoutError):
         return False
     return True
 
 
-async def main(firewall: str) -> None:
+async def main(firewall: str, later: str) -> None:
     sh("mount -t sysfs sysfs /sys; ip link set lo up")
     with ExitStack() as stack:
         state = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        outside = stack.enter_context(machine("uplink", "198.18.0.1", OUTSIDE))
+        outside = stack.enter_context(machine("uplink", GATEWAY, OUTSIDE))
         container = stack.enter_context(machine("cable", "172.30.0.1", CONTAINER))
         sandbox = stack.enter_context(sleeper("unshare", "--net"))
         sh(f"""
-            ip address add 198.18.0.1/24 dev uplink
+            ip address add {GATEWAY}/24 dev uplink
             ip route add default via {OUTSIDE}
             ip link add docker0 type bridge
             ip address add 172.30.0.1/24 dev docker0
@@ -100,13 +104,14 @@ async def main(firewall: str) -> None:
             ip link set cable master docker0
             {firewall}
         """)
+        stack.enter_context(socket.create_server(("0.0.0.0", PORT)))
         for process in (outside, container):
             for port in (PORT, FORBIDDEN):
                 stack.enter_context(await netns.listen(process, "0.0.0.0", port))
-        print(json.dumps(await look(OpenNetwork("0badcafe", state), sandbox)))
+        print(json.dumps(await look(OpenNetwork("0badcafe", state), sandbox, later)))
 
 
-async def look(network: OpenNetwork, sandbox: Process) -> dict[str, Any]:
+async def look(network: OpenNetwork, sandbox: Process, later: str) -> dict[str, Any]:
     before = rules()
     finding = forwarding.look(network.bridge)
     await network.attach(sandbox, 0)
@@ -117,6 +122,7 @@ async def look(network: OpenNetwork, sandbox: Process) -> dict[str, Any]:
         "outside": await reaches(sandbox, OUTSIDE, PORT),
         "forbidden": await reaches(sandbox, OUTSIDE, FORBIDDEN),
         "container": await reaches(sandbox, CONTAINER, PORT),
+        "published": await reaches(sandbox, GATEWAY, PUBLISHED),
         "idempotent": rules() == once,
     }
     if finding.fix:
@@ -124,11 +130,26 @@ async def look(network: OpenNetwork, sandbox: Process) -> dict[str, Any]:
         seen["fixed"] = asdict(forwarding.look(network.bridge))
         seen["outside after the fix"] = await reaches(sandbox, OUTSIDE, PORT)
         before = ""
+    if later:
+        seen |= await _change(network, sandbox, later)
+        before = ""
     await network.detach(0)
     await network.remove()
     seen["left"] = bool(before) and rules() != before
     return seen
 
 
+async def _change(network: OpenNetwork, sandbox: Process, later: str) -> dict[str, Any]:
+    idle = await network.heal()
+    sh(later)
+    return {
+        "host later": await reaches(sandbox, str(network.gateway), PORT),
+        "outside later": await reaches(sandbox, OUTSIDE, PORT),
+        "healed": [idle, await network.heal(), await network.heal()],
+        "outside healed": await reaches(sandbox, OUTSIDE, PORT),
+        "host healed": await reaches(sandbox, str(network.gateway), PORT),
+    }
+
+
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(*sys.argv[1:]))

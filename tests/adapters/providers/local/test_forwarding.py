@@ -2,7 +2,13 @@
 
 import pytest
 
-from tests.adapters.providers.local.another_host import FORBIDDEN, ask
+from tests.adapters.providers.local.another_host import (
+    CONTAINER,
+    FORBIDDEN,
+    PORT,
+    PUBLISHED,
+    ask,
+)
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.proves("P16")]
 
@@ -15,6 +21,15 @@ DOCKER = """
 """
 RETURN = "iptables -A DOCKER-USER -j RETURN\n"
 OWN_RULE = f"iptables -I DOCKER-USER -p tcp --dport {FORBIDDEN} -j DROP\n"
+# As `docker run --publish` does: what comes to this port of the host goes to the container.
+PUBLISH = f"""
+    iptables -t nat -N DOCKER
+    iptables -t nat -A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER
+    iptables -t nat -A DOCKER ! -i docker0 -p tcp --dport {PUBLISHED} \\
+        -j DNAT --to-destination {CONTAINER}:{PORT}
+    iptables -I FORWARD -d {CONTAINER} ! -i docker0 -o docker0 -p tcp --dport {PORT} -j ACCEPT
+    iptables -I FORWARD -i docker0 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+"""
 
 
 def test_without_a_firewall_it_leads_out() -> None:
@@ -59,3 +74,40 @@ def test_a_firewall_that_drops_is_found_and_the_advice_helps(firewall: str) -> N
     assert seen["outside after the fix"]
     assert seen["fixed"]["status"] == "ok"
     assert not seen["fixed"]["fix"]
+
+
+@pytest.mark.parametrize("firewall", ["", DOCKER], ids=["open", "Docker"])
+def test_what_docker_publishes_on_the_host_is_refused_like_every_service_of_it(
+    firewall: str,
+) -> None:
+    seen = ask(firewall + PUBLISH)
+    assert seen["outside"]
+    assert not seen["published"]
+
+
+def test_a_docker_that_is_started_later_cuts_the_network_only_until_it_is_healed() -> None:
+    seen = ask("true", DOCKER)
+    assert seen["outside"]
+    assert not seen["outside later"]
+    assert seen["healed"] == [False, True, False], "only when it is needed"
+    assert seen["outside healed"]
+    assert not seen["host healed"]
+
+
+@pytest.mark.parametrize(
+    "later",
+    ["nft flush ruleset", "nft flush table inet paddock_0badcafe"],
+    ids=["everything", "our table"],
+)
+def test_a_fence_that_somebody_flushed_is_put_up_again(later: str) -> None:
+    seen = ask("true", later)
+    assert seen["host later"]
+    assert seen["healed"] == [False, True, False]
+    assert not seen["host healed"]
+    assert seen["outside healed"]
+
+
+def test_rules_that_others_added_after_ours_are_overtaken() -> None:
+    seen = ask(DOCKER, "iptables -A FORWARD -j REJECT")
+    assert seen["healed"] == [False, True, False]
+    assert not seen["outside healed"], "what an operator rules comes before ours"

@@ -170,6 +170,7 @@ table inet {table} {{
   chain forward {{
     type filter hook forward priority filter; policy accept;
     iifname "{bridge}" ip daddr 169.254.0.0/16 reject
+    iifname "{bridge}" ct status dnat reject
     iifname "{bridge}" oifname "{bridge}" reject
   }}
   chain postrouting {{

@@ -18,6 +18,7 @@ _NAME = "open network"
 _DOCKERS = "DOCKER-USER"
 _FORWARD = "FORWARD"
 _ANSWERS = "-m conntrack --ctstate RELATED,ESTABLISHED"
+_DROPS = f"-P {_FORWARD} DROP"
 _TIMEOUT_S = 20.0
 
 
@@ -27,30 +28,47 @@ def let_through(bridge: str) -> None:
     The rules are a chain of our own, entered after every other rule of FORWARD. Docker's own
     bridges are left to its own rules, which keep containers from being reached.
     """
-    if not _iptables_drops() or _rules(_DOCKERS) is None:
+    if (wanted := _missing(bridge)) is None:
         return
-    rules = _rules(_FORWARD) or []
-    accepted = [f"-o {bridge} {_ANSWERS}", *(f"-i {bridge} -o {out}" for out in _ways_out())]
-    lines = [
-        f":{bridge} - [0:0]",
-        *(f"-A {bridge} {rule} -j ACCEPT" for rule in accepted),
-        *(f"-A {bridge} -i {bridge} -o {own} -j RETURN" for own in ("docker+", "br-+")),
-        f"-A {bridge} -i {bridge} -j ACCEPT",
-    ]
+    lines = [f":{bridge} - [0:0]", *wanted]
     text = "".join(f"{line}\n" for line in ("*filter", *lines, "COMMIT"))
     _must(["iptables-restore", "--wait", "--noflush"], text)
-    entrance = f"-A {_FORWARD} -j {bridge}"
+    entrance, rules = _entrance(bridge), _rules(_FORWARD) or []
     if entrance in rules[:-1]:  # others came after it
         _must(["iptables", "--wait", "-D", _FORWARD, "-j", bridge])
     if entrance not in rules[-1:]:
         _must(["iptables", "--wait", "-A", _FORWARD, "-j", bridge])
 
 
+def is_let_through(bridge: str) -> bool:
+    """Whether let_through() would find nothing to do; cheap, so that it can be asked often."""
+    return _missing(bridge) is None
+
+
+def _missing(bridge: str) -> list[str] | None:
+    """The rules of our chain, unless Docker's firewall lets the bridge out or drops nothing."""
+    listed = _listed(_IPTABLES).splitlines()
+    if _DROPS not in listed or _rules(_DOCKERS) is None:
+        return None
+    accepted = [f"-o {bridge} {_ANSWERS}", *(f"-i {bridge} -o {out}" for out in _ways_out())]
+    wanted = [
+        *(f"-A {bridge} {rule} -j ACCEPT" for rule in accepted),
+        *(f"-A {bridge} -i {bridge} -o {own} -j RETURN" for own in ("docker+", "br-+")),
+        f"-A {bridge} -i {bridge} -j ACCEPT",
+    ]
+    in_place = listed[-1] == _entrance(bridge) and _rules(bridge) == wanted
+    return None if in_place else wanted
+
+
+def _entrance(bridge: str) -> str:
+    return f"-A {_FORWARD} -j {bridge}"
+
+
 def forget(bridge: str) -> None:
     """Take our chain away; absent is success."""
     if _rules(bridge) is None:
         return
-    if f"-A {_FORWARD} -j {bridge}" in (_rules(_FORWARD) or ()):
+    if _entrance(bridge) in (_rules(_FORWARD) or ()):
         _must(["iptables", "--wait", "-D", _FORWARD, "-j", bridge])
     _must(["iptables", "--wait", "-F", bridge])
     _must(["iptables", "--wait", "-X", bridge])
@@ -107,7 +125,7 @@ def _dropping_chains() -> list[tuple[str, str, str]]:
 
 def _iptables_drops() -> bool:
     code, text = _run(["iptables", "--wait", "-S", "FORWARD"])
-    return code == 0 and "-P FORWARD DROP" in text.splitlines()
+    return code == 0 and _DROPS in text.splitlines()
 
 
 def _listed(chain: tuple[str, str, str]) -> str:

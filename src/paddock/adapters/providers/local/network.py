@@ -89,11 +89,10 @@ class OpenNetwork:
             raise Broken(f"a sandbox was not to be given its network: {error}") from error
 
     async def _plug(self, namespace: int, number: int) -> None:
-        if not Path(f"/sys/class/net/{self.bridge}").exists():
+        if not self._is_there():
             await self._build()
         # Each time, and before anything is plugged in: somebody may have flushed the host's rules.
-        await _run(["nft", "-f", "-"], _rules(self.table, self.bridge, str(self.subnet)))
-        await asyncio.to_thread(forwarding.let_through, self.bridge)
+        await self._fence()
         cable, bits = self.cable(number), self.subnet.prefixlen
         inside = f"/proc/self/fd/{namespace}"
         # The kernel takes down a dead sandbox's end of a cable in its own time.
@@ -112,6 +111,38 @@ class OpenNetwork:
             lend=(namespace,),
         )
 
+    async def _fence(self) -> None:
+        await _run(["nft", "-f", "-"], self._rules())
+        await asyncio.to_thread(forwarding.let_through, self.bridge)
+
+    async def heal(self) -> bool:
+        """Set the host's rules again where somebody has taken them away since, or has begun to drop
+        what they let through, as a Docker that is started later does. Whether that was needed."""
+        if not self._is_there() or await self._is_fenced():
+            return False
+        async with self.held():
+            if not self._is_there():
+                return False
+            await self._fence()
+            return True
+
+    async def _is_fenced(self) -> bool:
+        """Whether every rule of ours is still in force."""
+        try:
+            listed = await _run(["nft", "list", "table", "inet", self.table], "")
+        except Broken:
+            return False
+        of_ours = [text.count(self.bridge) for text in (listed, self._rules())]
+        return of_ours[0] == of_ours[1] and await asyncio.to_thread(
+            forwarding.is_let_through, self.bridge
+        )
+
+    def _is_there(self) -> bool:
+        return Path(f"/sys/class/net/{self.bridge}").exists()
+
+    def _rules(self) -> str:
+        return _rules(self.table, self.bridge, str(self.subnet))
+
     async def detach(self, number: int) -> None:
         """Absent is success; the kernel may be quicker, since the cable dies with the sandbox."""
         device = Path(f"/sys/class/net/{self.cable(number)}")
@@ -127,7 +158,7 @@ class OpenNetwork:
         """Take the bridge and its rules away, the bridge last; absent is success."""
         await asyncio.to_thread(forwarding.forget, self.bridge)
         await _run(["nft", "-f", "-"], f"table inet {self.table}\ndelete table inet {self.table}\n")
-        if Path(f"/sys/class/net/{self.bridge}").exists():
+        if self._is_there():
             await _ip(f"link delete {self.bridge}")
 
     async def _build(self) -> None:
@@ -178,6 +209,7 @@ table inet {table} {{
   chain forward {{
     type filter hook forward priority filter; policy accept;
     iifname "{bridge}" ip daddr 169.254.0.0/16 reject
+    iifname "{bridge}" ct status dnat reject
     iifname "{bridge}" oifname "{bridge}" reject
     iifname "{bridge}" accept
     oifname "{bridge}" ct state established,related accept

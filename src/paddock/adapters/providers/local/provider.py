@@ -18,7 +18,7 @@ from paddock.adapters.providers.local.setup import run_setup
 from paddock.adapters.providers.local.snapshots import Snapshots
 from paddock.adapters.providers.local.templates import TemplateStore
 from paddock.adapters.providers.local.warm import WarmSandboxes
-from paddock.adapters.providers.local.watch import watch_disks
+from paddock.adapters.providers.local.watch import watch
 from paddock.domain.egress import OPEN, EgressPolicy, NetworkMode
 from paddock.domain.errors import Broken, Conflict, NotFound, Unsupported
 from paddock.domain.guest import GuestAddress
@@ -112,8 +112,7 @@ class LocalProvider:
         provider = cls(config, parts, progress)
         try:
             await reconcile.reconcile(provider._life)
-            if not parts.storage.enforces_disk_limit:
-                provider._watch = asyncio.create_task(watch_disks(parts.life))
+            provider._watch = asyncio.create_task(watch(parts.life))
             for template, size in config.warm.items():
                 await provider.keep_warm(template, size)
         except BaseException:

@@ -1,4 +1,8 @@
-"""Disk limits where the file system does not enforce them: looked at, and ended when exceeded."""
+"""What is looked at again and again while the provider is open.
+
+Disk limits where the file system does not enforce them, and the rules of the open network, which
+others on this host may take away or overrule.
+"""
 
 import asyncio
 import logging
@@ -11,6 +15,25 @@ from paddock.domain.sandbox import SandboxState
 
 _log = logging.getLogger(__name__)
 INTERVAL_S = 10.0
+
+
+async def watch(life: Life) -> None:
+    """Until cancelled."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(watch_network(life), name="network")
+        if not life.storage.enforces_disk_limit:
+            group.create_task(watch_disks(life), name="disks")
+
+
+async def watch_network(life: Life, interval: float = INTERVAL_S) -> None:
+    """Until cancelled: keep the open network's rules in force."""
+    while True:
+        await asyncio.sleep(interval)
+        try:
+            if await life.network.heal():
+                _log.warning("rules of the open network set again bridge=%s", life.network.bridge)
+        except (PaddockError, OSError) as error:
+            _log.warning("open network not healed error=%s", error)
 
 
 async def watch_disks(life: Life, interval: float = INTERVAL_S) -> None:
