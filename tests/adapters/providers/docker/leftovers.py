@@ -28,6 +28,7 @@ async def look(host: str, installation: str, run_root: Path) -> dict[str, list[s
         "sockets": [path.name for path in (run / "guests").glob("*")],
         "owners": [path.name for path in (run / "owners").glob("*")],
         "locks": [path.name for path in (run / "locks").glob("*")],
+        "directories": [str(run)] if run.exists() else [],
         "rules": _rules(names.table),
     }
     return {kind: names for kind, names in found.items() if names}

@@ -1,6 +1,7 @@
 """This process on this host: where it keeps sockets and locks, and how others see that it lives."""
 
 import os
+import shutil
 import socket
 import tempfile
 import time
@@ -9,7 +10,7 @@ from pathlib import Path
 from paddock.adapters.providers.docker.config import RUN_ROOT, DockerConfig
 from paddock.adapters.providers.docker.names import Names
 from paddock.adapters.providers.docker.records import Maker
-from paddock.adapters.providers.host.owner import Locks, Owner
+from paddock.adapters.providers.host.owner import Locks, Owner, coming_or_going
 from paddock.domain.errors import Unavailable
 from paddock.domain.ids import is_ulid
 
@@ -32,18 +33,18 @@ class Place:
         run = root / f"docker-{names.tag}"
         try:
             root.mkdir(parents=True, exist_ok=True, mode=0o711)
-            run.mkdir(exist_ok=True, mode=0o711)
-            for directory in (root, run):
-                if directory.stat().st_uid != os.geteuid():
-                    raise PermissionError(f"{directory} belongs to another user")
-            for private in ("owners", "locks", "guests"):
-                (run / private).mkdir(exist_ok=True, mode=0o700)
+            _check_ours(root)
+            with coming_or_going(run):
+                run.mkdir(exist_ok=True, mode=0o711)
+                _check_ours(run)
+                for private in ("owners", "locks", "guests"):
+                    (run / private).mkdir(exist_ok=True, mode=0o700)
+                return cls(run)
         except OSError as error:
             raise Unavailable(
                 f"the directory {run} cannot be used: {error}",
                 remediation="set docker.run_root to a directory that this user can write to",
             ) from error
-        return cls(run)
 
     def shares(self, maker: Maker) -> bool:
         """Whether the maker keeps its sockets and locks where this process does."""
@@ -62,8 +63,23 @@ class Place:
         """Where this process listens for a packed guest; it ends with this process."""
         return self.run / "guests" / f"{self.owner.id}-{container[:12]}.sock"
 
+    def forget_dead(self) -> None:
+        """Processes that ended without saying so. None is between making its file and its lock."""
+        with coming_or_going(self.run):
+            self.owner.forget_dead()
+
     def close(self) -> None:
-        self.owner.close()
+        """With the last process that uses it, and no guest listening in it, the directory goes."""
+        with coming_or_going(self.run):
+            self.owner.forget_dead()
+            self.owner.close()
+            if not any(any((self.run / part).iterdir()) for part in ("owners", "guests")):
+                shutil.rmtree(self.run, ignore_errors=True)
+
+
+def _check_ours(directory: Path) -> None:
+    if directory.stat().st_uid != os.geteuid():
+        raise PermissionError(f"{directory} belongs to another user")
 
 
 def _run_root(config: DockerConfig) -> Path:

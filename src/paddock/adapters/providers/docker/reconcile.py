@@ -33,7 +33,7 @@ async def reconcile(life: Life) -> None:
     if any(life.names.network in container.networks for container in containers):
         await life.network.ensure()  # a host that was restarted has forgotten its rules
     await life.network.remove_unused()
-    life.place.owner.forget_dead()
+    life.place.forget_dead()
 
 
 async def _settle(life: Life, container: Container) -> None:
