@@ -1,12 +1,16 @@
 """Which provider is taken, and what is said when none can be."""
 
+from pathlib import Path
+
 import pytest
 
 from paddock.adapters.providers.docker.config import DockerConfig
+from paddock.adapters.providers.local.config import LocalConfig
 from paddock.domain.errors import NotFound, Unavailable
 from paddock.ports.provider import Finding, Provider, Status
 from paddock.settings import Settings
-from paddock.wiring import images, providers
+from paddock.wiring import providers
+from paddock.wiring.engine_templates import own_directory
 
 FINE = Finding("kernel", Status.OK, "6.1")
 WORSE = Finding("storage", Status.DEGRADED, "copies", "install btrfs-progs")
@@ -86,7 +90,8 @@ async def test_the_host_and_the_engine_are_looked_at_without_opening_anything(tm
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_an_unprivileged_user_of_an_engine_is_told_to_name_an_image():
-    with pytest.raises(NotFound, match="'base' cannot be had") as caught:
-        await images.for_unprivileged("base")
-    assert "docker:python:3-slim" in caught.value.remediation
+def test_templates_of_a_user_are_where_the_settings_or_the_users_own_data_are():
+    config = LocalConfig()
+    assert own_directory(config, {"XDG_DATA_HOME": "/data"}) == Path("/data/paddock")
+    assert own_directory(config, {}) == Path.home() / ".local/share/paddock"
+    assert own_directory(LocalConfig(data_dir=Path("/mine")), {}) == Path("/mine")

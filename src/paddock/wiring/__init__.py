@@ -60,7 +60,7 @@ async def _open(settings: Settings, wish: str, progress: Progress) -> AsyncItera
             yield Opened(
                 provider,
                 prepare=partial(opener.prepare, bare),
-                templates=providers.templates(bare),
+                templates=opener.templates(bare),
             )
         finally:
             await provider.aclose()

@@ -1,33 +1,47 @@
-"""The templates of the local store, as the images that an engine's provider asks for."""
+"""Where the images come from that an engine's provider asks for by the names of templates."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from paddock.adapters.providers.docker.images import ImageSource, TemplateImage
+from paddock.adapters.providers.docker.building import Builder
+from paddock.adapters.providers.docker.config import DockerConfig
+from paddock.adapters.providers.docker.images import ImageSource
 from paddock.adapters.providers.docker.templates import image_source
 from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.adapters.providers.local.storage import open_storage
 from paddock.adapters.providers.local.templates import BuiltTemplate, TemplateStore
-from paddock.domain.errors import Broken, NotFound
+from paddock.domain.errors import Broken
 from paddock.domain.template import Template
-from paddock.interfaces.cli.toolbox import Progress
+from paddock.interfaces.cli.toolbox import Progress, Templates
+from paddock.wiring.engine_templates import EngineTemplates
 
 
-async def for_unprivileged(template: str) -> TemplateImage:
-    raise NotFound(
-        f"the template {template!r} cannot be had: templates are built and kept by root",
-        remediation="name an image of the engine that has Python, such as "
-        "`--template docker:python:3-slim`, or run as root",
-    )
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """What an engine's images are made of, and the recipes that say how."""
+
+    find: ImageSource
+    recipes: Templates
 
 
 @asynccontextmanager
-async def from_store(config: LocalConfig, progress: Progress) -> AsyncIterator[ImageSource]:
-    """Built on first use. Only set-up commands need the whole local provider for it."""
+async def of_user(
+    docker: DockerConfig, config: LocalConfig, progress: Progress
+) -> AsyncIterator[Stock]:
+    """For who is not root: the engine builds, and everything else is in the user's directory."""
+    async with Builder.opened(docker) as builder:
+        templates = EngineTemplates(builder, config, progress)
+        yield Stock(templates.find, templates)
+
+
+@asynccontextmanager
+async def from_store(config: LocalConfig, progress: Progress) -> AsyncIterator[Stock]:
+    """For root. Built on first use. Only set-up commands need the whole local provider for it."""
     data = config.data_dir.absolute()
     storage = await asyncio.to_thread(
         open_storage, data, driver=config.storage, pool_size_mib=config.pool_size_mib
@@ -44,7 +58,7 @@ async def from_store(config: LocalConfig, progress: Progress) -> AsyncIterator[I
         return await store.ensure(template, progress=progress, setup_runner=_built_already)
 
     try:
-        yield image_source(store.recipe, build)
+        yield Stock(image_source(store.recipe, build), store)
     finally:
         await asyncio.to_thread(storage.close)
 

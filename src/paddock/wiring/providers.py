@@ -82,7 +82,7 @@ class Opener:
         self._settings = settings
         self._progress = progress
         self._shared = AsyncExitStack()
-        self._source: Callable[[str], Awaitable[Any]] | None = None
+        self._stock: Any = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -114,27 +114,30 @@ class Opener:
 
         if isinstance(bare, LocalProvider):
             await bare.prepare(template)
-        elif self._source is not None:
-            # What the store does not know may be an image that the engine does.
+        elif self._stock is not None:
+            # What nobody knows by this name may be an image that the engine does.
             with suppress(NotFound):
-                await self._source(template)
+                await self._stock.find(template)
+
+    def templates(self, bare: Provider) -> Templates | None:
+        """The recipes that a provider's sandboxes can be made of, if it knows any."""
+        from paddock.adapters.providers.docker.provider import DockerProvider
+        from paddock.adapters.providers.local.provider import LocalProvider
+
+        if isinstance(bare, LocalProvider):
+            return bare.templates
+        return self._stock.recipes if isinstance(bare, DockerProvider) else None
 
     async def _images(self) -> Any:
-        """Where an engine's images of our templates come from: the local store, which is root's."""
+        """Where an engine's images of our templates come from: root's store, or the user's own."""
         from paddock.wiring import images
 
-        if self._source is None:
-            self._source = images.for_unprivileged
+        if self._stock is None:
+            stock = images.of_user(self._settings.docker, self._local, self._progress)
             if os.geteuid() == 0:
-                store = images.from_store(self._local, self._progress)
-                self._source = await self._shared.enter_async_context(store)
-        return self._source
-
-
-def templates(bare: Provider) -> Templates | None:
-    from paddock.adapters.providers.local.provider import LocalProvider
-
-    return bare.templates if isinstance(bare, LocalProvider) else None
+                stock = images.from_store(self._local, self._progress)
+            self._stock = await self._shared.enter_async_context(stock)
+        return self._stock.find
 
 
 async def health(name: str, settings: Settings, findings: Sequence[Finding]) -> Sequence[Finding]:

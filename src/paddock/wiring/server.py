@@ -347,7 +347,7 @@ async def _providers(settings: Settings, progress: Progress) -> AsyncIterator[Pr
         kept = {
             name: Kept(recipes, partial(opener.prepare, one), told)
             for name, one in bare.items()
-            if not isinstance(one, str) and (recipes := opening.templates(one)) is not None
+            if not isinstance(one, str) and (recipes := opener.templates(one)) is not None
         }
         yield Providers(opened, default, absent, templates=kept)
 

@@ -125,10 +125,3 @@ def test_an_unprivileged_user_gets_the_engine_by_itself(need, open_socket):
     assert "local: not usable\n" in done.stdout
     assert "packed" in done.stdout
     assert done.returncode == 0
-
-
-def test_an_unprivileged_user_is_told_how_to_name_an_image(need, open_socket):
-    done = as_nobody(need, "sandbox", "run", "--", "true", engine=open_socket)
-    assert done.returncode == 1
-    assert "templates are built and kept by root" in done.stderr
-    assert "--template docker:python:3-slim" in done.stderr

@@ -54,7 +54,7 @@ async def _base_files() -> AsyncIterator[Path]:
         yield Path(root)
         return
     async with images.from_store(local_config(), lambda _text, _fraction: None) as store:
-        found = await store(BASE)
+        found = await store.find(BASE)
         assert found.files is not None
         async with found.files() as files:
             yield files

@@ -41,7 +41,7 @@ async def test_many_sandboxes_leave_nothing(
         assert after[0] <= before[0] + AT_ONCE, "descriptors of this process"
         assert after[1] == before[1], "tasks of this process"
         left = await installation.left()
-        assert set(left) == {"owners"}
+        assert set(left) == {"owners", "directories"}, "of this process"
 
 
 async def _use(provider: DockerProvider, guest: str, key: str) -> None:

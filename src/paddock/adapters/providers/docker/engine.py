@@ -134,6 +134,14 @@ class Engine:
         async with self._answer("GET", path, what, query=query, timeout=timeout) as answer:
             return await _read(answer, what)
 
+    async def stream(
+        self, path: str, what: str, *, query: Query | None = None, timeout: float
+    ) -> AsyncIterator[bytes]:
+        """An answer of any length, piece by piece."""
+        async with self._answer("GET", path, what, query=query, timeout=timeout) as answer:
+            async for piece in answer.content.iter_any():
+                yield piece
+
     async def send(
         self,
         method: str,
@@ -143,7 +151,7 @@ class Engine:
         data: bytes | BinaryIO | AsyncIterator[bytes],
         query: Query | None = None,
         timeout: float = _CALL_S,
-    ) -> None:
+    ) -> bytes:
         """Upload something. A failure may also be told within a successful answer."""
         headers = {"Content-Type": "application/x-tar"}
         options: dict[str, Any] = {"data": data, "headers": headers}
@@ -152,6 +160,7 @@ class Engine:
         ) as answer:
             content = await _read(answer, what)
         _raise_reported(content, what)
+        return content
 
     async def pull(self, query: Query, what: str, timeout: float) -> None:
         """A long answer of progress lines, of which only a failure matters."""

@@ -1,7 +1,8 @@
 """What sandboxes start from, as images of the engine: templates, others' images, snapshots."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,7 +33,9 @@ class TemplateImage:
     files: Callable[[], AbstractAsyncContextManager[Path]] | None = None
     """Opens a directory or a tar file with the root; asked for only when it must be imported."""
     reference: str = ""
-    """The engine's own image, where the template's source is `docker:NAME`."""
+    """The engine's own image: the template's source is `docker:NAME`, or the engine built it."""
+    whole: bool = False
+    """Whether that image has what a sandbox expects, because we have made it."""
 
 
 ImageSource = Callable[[str], Awaitable[TemplateImage]]
@@ -71,8 +74,10 @@ class Images:
             return await self._own(reference, Defaults(template))
         found = await self.source(template)
         if found.reference:
-            return await self._own(found.reference, found.defaults)
-        name = self._qualified(template_image(template, found.digest))
+            return replace(
+                await self._own(found.reference, found.defaults), foreign=not found.whole
+            )
+        name = self.qualified(template_image(template, found.digest))
         async with self._turns.take(name):
             if (seen := await self._inspect(name)) is None:
                 await self._import(name, found)
@@ -81,13 +86,14 @@ class Images:
             raise Broken(f"the engine imported template {template} and does not have it")
         return Base(seen["Id"], found.defaults)
 
-    def _qualified(self, name: str) -> str:
+    def qualified(self, name: str) -> str:
         """Podman takes a name without a registry for one of Docker's own registry."""
         if not self.engine.about.podman or name.startswith(_HERE):
             return name
         return _HERE + name
 
-    async def _own(self, reference: str, defaults: Defaults) -> Base:
+    async def fetched(self, reference: str) -> Mapping[str, Any]:
+        """An image by the engine's own name for it, pulled when the engine lacks it."""
         async with self._turns.take(reference):
             seen = await self._inspect(reference)
             if seen is None:
@@ -95,6 +101,10 @@ class Images:
                 seen = await self._inspect(reference)
         if seen is None:
             raise Broken(f"the engine pulled image {reference} and does not have it")
+        return seen
+
+    async def _own(self, reference: str, defaults: Defaults) -> Base:
+        seen = await self.fetched(reference)
         config = seen.get("Config") or {}
         env = dict(pair.partition("=")[::2] for pair in config.get("Env") or ())
         return Base(
@@ -141,7 +151,7 @@ class Images:
                 "POST",
                 "images/create",
                 f"import template {found.defaults.template}",
-                data=_tar(root) if root.is_dir() else _read(root),
+                data=tar(root) if root.is_dir() else read(root),
                 # With its tag in one piece, because Podman overlooks a tag of its own.
                 query={
                     "fromSrc": "-",
@@ -153,7 +163,7 @@ class Images:
 
     async def commit(self, container: str, marks: Mapping[str, str], name: str = "") -> str:
         """The id of an image of its disk at one moment; the engine pauses it for that."""
-        repository, _, tag = self._qualified(name).rpartition(":") if name else ("", "", "")
+        repository, _, tag = self.qualified(name).rpartition(":") if name else ("", "", "")
         query = [("container", container), ("repo", repository), ("tag", tag), ("pause", "true")]
         if self.engine.about.podman:  # it does not look at the labels in the body
             query += [("changes", line) for line in records.instructions(marks)]
@@ -168,12 +178,12 @@ class Images:
         return _with_algorithm(made["Id"])
 
     async def tag(self, image: str, name: str) -> None:
-        repository, _, tag = self._qualified(name).rpartition(":")
+        repository, _, tag = self.qualified(name).rpartition(":")
         await self.engine.post(f"images/{image}/tag", f"name {name}", repo=repository, tag=tag)
 
     async def untag(self, name: str) -> None:
         """The name goes, and the image with it unless a sandbox stands on it. Absent is success."""
-        name = self._qualified(name)
+        name = self.qualified(name)
         with suppress(NotFound):
             if not self.engine.about.podman:
                 await self.engine.delete(f"images/{name}", f"remove image {name}", force=1)
@@ -205,7 +215,7 @@ class Images:
 
     async def find(self, name: str) -> Mapping[str, Any] | None:
         """By name or `sha256:` and id, with everything the engine knows of it."""
-        return await self._inspect(name if name.startswith("sha256:") else self._qualified(name))
+        return await self._inspect(name if name.startswith("sha256:") else self.qualified(name))
 
     async def size_bytes(self, image: str) -> int:
         """Of all its layers together."""
@@ -233,15 +243,22 @@ def _engine_reference(template: str) -> str:
     return template if "/" in template or ":" in template else ""
 
 
-async def _read(path: Path) -> AsyncIterator[bytes]:
+async def read(path: Path) -> AsyncIterator[bytes]:
+    """A file, piece by piece."""
     with path.open("rb") as file:
         while data := await asyncio.to_thread(file.read, _CHUNK):
             yield data
 
 
-async def _tar(root: Path) -> AsyncIterator[bytes]:
+def quoted(value: str) -> str:
+    """As the value of an instruction of a Dockerfile."""
+    return json.dumps(value).replace("$", "\\$")
+
+
+async def tar(root: Path, options: Sequence[str] = ()) -> AsyncIterator[bytes]:
+    """The files of a directory, without what an engine has of its own there."""
     process = await asyncio.create_subprocess_exec(
-        *("tar", "-C", str(root), "--numeric-owner", "--xattrs", "--xattrs-include=*"),
+        *("tar", "-C", str(root), "--numeric-owner", "--xattrs", "--xattrs-include=*", *options),
         *(f"--exclude={path}" for path in _LEFT_OUT),
         *("-c", "."),
         stdin=asyncio.subprocess.DEVNULL,

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from paddock.adapters.providers.docker import records
+from paddock.adapters.providers.docker import building, records
 from paddock.adapters.providers.docker.life import Life
 from paddock.adapters.providers.docker.names import NEW
 from paddock.adapters.providers.docker.records import Container, ImageRecord
@@ -28,6 +28,7 @@ async def reconcile(life: Life) -> None:
             # One that resists must not keep the others from being found; the next run tries again.
             _log.error("sandbox not reconciled id=%s error=%s", container.id[:12], error)
     await _sweep_images(life)
+    await building.sweep(life.engine, life.names, life.place)
     await _sweep_notes(life)
     await _sweep_files(life)
     if any(life.names.network in container.networks for container in containers):

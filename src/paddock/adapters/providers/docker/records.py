@@ -31,6 +31,7 @@ FORK = "fork"
 TEMPLATE = "template"
 NOTE = "note"
 NETWORK = "network"
+BUILD = "build"
 
 JOINED = "joined"
 PACKED = "packed"
@@ -80,6 +81,14 @@ class ImageRecord:
     key: str
     source: str
     defaults: Defaults
+    created_at: float
+    maker: Maker
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRecord:
+    """A container or an image that a template is being built with."""
+
     created_at: float
     maker: Maker
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 
+from paddock.adapters.providers.docker import records
 from paddock.adapters.providers.docker.life import Life
 from paddock.domain.errors import PaddockError
 from paddock.domain.reason import Reason
@@ -26,7 +27,11 @@ async def _sizes(life: Life) -> list[tuple[str, int]]:
     seen = await life.engine.get(
         "containers/json", "measure its disks", size=1, filters=life.names.filter
     )
-    return [(one["Id"], int(one.get("SizeRw") or 0)) for one in seen]
+    return [
+        (one["Id"], int(one.get("SizeRw") or 0))
+        for one in seen
+        if one["Labels"].get(records.KIND) == records.SANDBOX
+    ]
 
 
 async def _look(life: Life, ref: str, used: int) -> None:

@@ -21,7 +21,7 @@ async def unpack(archive: Path, root: Path) -> None:
 
     Extended attributes of overlays are left out: they would be obeyed.
     """
-    need("tar", *(["zstd"] if _is_zstd(archive) else []))
+    need("tar", *(["zstd"] if is_zstd(archive) else []))
     await asyncio.to_thread(check, archive)
     root.mkdir(mode=0o755)
     kept = ("--xattrs", "--xattrs-include=user.*", "--xattrs-include=security.capability")
@@ -107,14 +107,14 @@ def _refusal(archive: Path, failure: ProgramFailed) -> PaddockError:
     )
 
 
-def _is_zstd(archive: Path) -> bool:
+def is_zstd(archive: Path) -> bool:
     with archive.open("rb") as file:
         return file.read(4) == _ZSTD
 
 
 @contextmanager
 def _opened(archive: Path) -> Iterator[IO[bytes]]:
-    if not _is_zstd(archive):
+    if not is_zstd(archive):
         with archive.open("rb") as file:
             yield file
         return

@@ -16,7 +16,7 @@ _NODE = "node@"
 _PACKAGE = re.compile(r"^[a-z0-9][a-z0-9+.-]+$")
 _SUITE = re.compile(r"^[a-z][a-z0-9-]*$")
 
-_DPKG = """\
+DPKG = """\
 path-exclude=/usr/share/doc/*
 path-include=/usr/share/doc/*/copyright
 path-exclude=/usr/share/man/*
@@ -27,15 +27,17 @@ force-unsafe-io
 """Stays in force inside, where one wants a package quickly and not its manual. It is put there when
 the essential packages are extracted: given to mmdebstrap, it starts a filter for each of them."""
 
-_WRITE_DPKG = f"cat > \"$1/etc/dpkg/dpkg.cfg.d/paddock\" <<'END'\n{_DPKG}END\n"
+DPKG_FILE = "etc/dpkg/dpkg.cfg.d/paddock"
+_WRITE_DPKG = f"cat > \"$1/{DPKG_FILE}\" <<'END'\n{DPKG}END\n"
 
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_DEFAULTS = Defaults(env=(("PATH", f"{_PATH}:/home/{USER}/.local/bin"), ("LANG", "C.UTF-8")))
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+DEFAULTS = Defaults(env=(("PATH", f"{PATH}:/home/{USER}/.local/bin"), ("LANG", "C.UTF-8")))
 
 _STAGES = (
     ("running apt-get update", 0.02, "reading the package lists", 0),
     ("downloading packages", 0.06, "downloading packages", 1),
     ("extracting archives", 0.15, "extracting the essential packages", 0),
+    ("adding Node.js", 0.20, "adding Node.js", 0),
     ("installing essential", 0.22, "installing the essential packages", 2),
     ("installing remaining", 0.42, "installing packages", 3),
     ("cleaning package lists", 0.90, "cleaning up", 0),
@@ -48,7 +50,7 @@ _FETCH_SIGNS = ("could not resolve", "temporary failure", "failed to fetch", "co
 async def build(suite: str, packages: Sequence[str], root: Path, progress: _Progress) -> Defaults:
     """`packages` are Debian's, or `node@VERSION` for Node.js with npm."""
     need("mmdebstrap")
-    node_version, included = _split(suite, packages)
+    node_version, included = split(suite, packages)
     command = ["mmdebstrap", "--verbose", "--mode=root", "--format=directory", "--variant=minbase"]
     command += [f"--extract-hook={_WRITE_DPKG}"]
     command += ['--aptopt=Acquire::Languages "none"']
@@ -57,16 +59,17 @@ async def build(suite: str, packages: Sequence[str], root: Path, progress: _Prog
     try:
         await run(command, on_line=Reporter(progress))
     except ProgramFailed as failure:
-        raise _explain(suite, failure) from failure
+        raise explain(suite, failure) from failure
     await _trim(root)
     if node_version:
         progress("adding Node.js", 0.92)
         await node.install(node_version, root, root.parent / "node")
-    _customise(Root(root))
-    return _DEFAULTS
+    for path, text in CUSTOM.items():
+        Root(root).write(path, text)
+    return DEFAULTS
 
 
-def _split(suite: str, packages: Sequence[str]) -> tuple[str, list[str]]:
+def split(suite: str, packages: Sequence[str]) -> tuple[str, list[str]]:
     if not _SUITE.match(suite):
         raise InvalidRequest(
             f"{suite!r} is no name of a Debian release", remediation="use one such as 'bookworm'"
@@ -90,15 +93,16 @@ async def _trim(root: Path) -> None:
         await run(["find", str(share / name), *files])
 
 
-def _customise(root: Root) -> None:
-    """What mmdebstrap took from this host goes; what makes a sandbox pleasant comes."""
-    root.write("etc/hostname", "sandbox\n")
-    root.write("etc/hosts", "127.0.0.1\tlocalhost sandbox\n::1\tlocalhost\n")
-    root.write("etc/resolv.conf", "")
-    root.write("etc/machine-id", "")
-    root.write("etc/default/locale", "LANG=C.UTF-8\n")
+CUSTOM = {
+    "etc/hostname": "sandbox\n",
+    "etc/hosts": "127.0.0.1\tlocalhost sandbox\n::1\tlocalhost\n",
+    "etc/resolv.conf": "",
+    "etc/machine-id": "",
+    "etc/default/locale": "LANG=C.UTF-8\n",
     # A sandbox is what a virtual environment would protect the system from.
-    root.write("etc/pip.conf", "[global]\nbreak-system-packages = true\n")
+    "etc/pip.conf": "[global]\nbreak-system-packages = true\n",
+}
+"""What was taken from this host goes; what makes a sandbox pleasant comes."""
 
 
 class Reporter:
@@ -132,7 +136,7 @@ class Reporter:
         self._progress(self._text, self._floor + share * (self._ceiling - self._floor))
 
 
-def _explain(suite: str, failure: ProgramFailed) -> PaddockError:
+def explain(suite: str, failure: ProgramFailed) -> PaddockError:
     if line := failure.mentions("no space left", "disk quota exceeded"):
         return LimitExceeded(
             f"there is no room to build Debian {suite}: {line}",
@@ -149,6 +153,6 @@ def _explain(suite: str, failure: ProgramFailed) -> PaddockError:
             f"Debian {suite} lacks a package: {line}", remediation="correct the template's packages"
         )
     return Broken(
-        f"mmdebstrap ended with {failure.status} while building Debian {suite}",
+        f"{failure} while building Debian {suite}",
         remediation=f"its last lines:\n    {failure.last_lines()}",
     )

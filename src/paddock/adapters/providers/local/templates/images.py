@@ -80,6 +80,14 @@ async def unpack(reference: str, root: Path, progress: _Progress) -> Defaults:
     return _defaults(msgspec.json.decode(config, type=_Image).config)
 
 
+async def save(reference: str, archive: Path) -> None:
+    """The image as an archive that an engine loads."""
+    need("skopeo")
+    target = f"docker-archive:{archive}"
+    scratch = str(archive.parent)
+    await _skopeo(reference, "--tmpdir", scratch, "copy", "--quiet", _address(reference), target)
+
+
 def _defaults(config: _Config) -> Defaults:
     pairs = [item.partition("=") for item in config.env or []]
     return Defaults(

@@ -1,6 +1,7 @@
 """Node.js with npm, newer than a Debian release has it: the build that PyPI carries."""
 
 import asyncio
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -57,7 +58,9 @@ async def _fetch(wheel: str, target: Path) -> None:
 def _installers() -> list[list[str]]:
     uv = [["uv", "pip", "install", "--python", sys.executable]] if shutil.which("uv") else []
     pythons = dict.fromkeys([sys.executable, "/usr/bin/python3"])
-    return uv + [[python, "-m", "pip", "install"] for python in pythons if Path(python).exists()]
+    return uv + [
+        [python, "-m", "pip", "install"] for python in pythons if os.access(python, os.X_OK)
+    ]
 
 
 def _finish(root: Root, target: Path) -> None:

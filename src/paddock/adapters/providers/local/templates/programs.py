@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from paddock.domain.errors import Unavailable
 
@@ -48,14 +48,19 @@ def need(*names: str) -> None:
         )
 
 
-async def run(command: Sequence[str], *, on_line: Callable[[str], None] | None = None) -> bytes:
+async def run(
+    command: Sequence[str],
+    *,
+    on_line: Callable[[str], None] | None = None,
+    env: Mapping[str, str] | None = None,
+) -> bytes:
     """The program's standard output; `on_line` sees what it says on standard error."""
     process = await asyncio.create_subprocess_exec(
         *_confined(command),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "LC_ALL": "C.UTF-8"},
+        env={**os.environ, "LC_ALL": "C.UTF-8", **(env or {})},
     )
     assert process.stdout
     assert process.stderr
@@ -78,11 +83,13 @@ def _confined(command: Sequence[str]) -> list[str]:
     """In a process namespace of its own, whose end is the end of everything in it.
 
     A package manager starts many processes; one that went on after we were killed would write into
-    a directory that somebody else is removing.
+    a directory that somebody else is removing. Only root may have such a namespace.
     """
     if not (shutil.which("setpriv") and shutil.which("unshare")):
         return list(command)
     tied = ["setpriv", "--pdeathsig", "KILL", "--"]
+    if os.geteuid() != 0:
+        return [*tied, *command]
     namespace = ["unshare", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "--"]
     return [*tied, *namespace, *command]
 
