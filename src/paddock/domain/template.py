@@ -68,3 +68,11 @@ class Template:
         for detail in ("name", "env", "user", "workdir", "hardened", "runtime"):
             del content[detail]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """A build that is gone, and the room it had taken."""
+
+    digest: str
+    freed_bytes: int

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from paddock.domain.audit import AuditEntry
-from paddock.domain.errors import Broken, Forbidden, NotFound, PaddockError, Unsupported
+from paddock.domain.errors import Broken, Conflict, Forbidden, NotFound, PaddockError, Unsupported
 from paddock.domain.event import Event, EventKind
 from paddock.domain.team import Principal, Scope
-from paddock.domain.template import SourceKind, Template
+from paddock.domain.template import Removed, SourceKind, Template
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
 from paddock.services.providers import Providers
@@ -25,13 +25,23 @@ Progress = Callable[[str, float | None], None]
 class Recipes(Protocol):
     """What a provider that keeps templates has beside the port."""
 
-    def recipe(self, name: str) -> Template:
-        """NotFound when there is none."""
+    @property
+    def recipe(self) -> Callable[[str], Template]:
+        """By name; NotFound when there is none."""
         ...
 
-    def recipes(self) -> list[Template]: ...
-    def add(self, template: Template) -> None: ...
-    def remove(self, name: str) -> None: ...
+    @property
+    def recipes(self) -> Callable[[], list[Template]]: ...
+    @property
+    def add(self) -> Callable[[Template], None]: ...
+
+    async def discard(self, name: str) -> Sequence[Removed]:
+        """A recipe and its build, or a build by its digest; Conflict while it is in use."""
+        ...
+
+    async def prune(self, *, everything: bool) -> Sequence[Removed]:
+        """The builds that nobody needs; unless everything may go, those of recipes stay."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +151,24 @@ class Templates:
         return template
 
     async def remove(self, principal: Principal, provider: str, name: str) -> None:
-        """Sandboxes that were made of it are not touched."""
+        """By its name, or only a build of it by its digest. Conflict while something uses it."""
+        _check(principal)
+        place, kept = self._kept(provider)
+        if (place, name) in self._building:
+            raise Conflict(f"template {name} is being built", remediation="wait for its end")
+        await kept.recipes.discard(name)
+        await self._note(principal, name, EventKind.TEMPLATE_REMOVED)
+
+    async def prune(
+        self, principal: Principal, provider: str, *, everything: bool
+    ) -> Sequence[Removed]:
+        """Remove the builds that nobody needs; unless everything may go, those of recipes stay."""
         _check(principal)
         kept = self._kept(provider)[1]
-        await self._recipe(kept, name)
-        await asyncio.to_thread(kept.recipes.remove, name)
-        await self._note(principal, name, EventKind.TEMPLATE_REMOVED)
+        removed = await kept.recipes.prune(everything=everything)
+        for each in removed:
+            await self._note(principal, each.digest, EventKind.TEMPLATE_REMOVED)
+        return removed
 
     async def build(
         self, principal: Principal, provider: str, name: str

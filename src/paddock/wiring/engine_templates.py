@@ -7,8 +7,8 @@ found, and so is an archive that root has made.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -24,10 +24,10 @@ from paddock.adapters.providers.local.storage.trees import remove_tree
 from paddock.adapters.providers.local.storage.volumes import abandoned_drafts, draft_name
 from paddock.adapters.providers.local.templates import bootstrap, debian, images, sources, streams
 from paddock.adapters.providers.local.templates.builds import Note
-from paddock.adapters.providers.local.templates.recipes import Recipes
+from paddock.adapters.providers.local.templates.recipes import BUILT_IN, Recipes
 from paddock.adapters.providers.local.templates.waiting import turn
-from paddock.domain.errors import Broken, Unavailable
-from paddock.domain.template import SourceKind, Template, TemplateSource
+from paddock.domain.errors import Broken, Conflict, Unavailable
+from paddock.domain.template import Removed, SourceKind, Template, TemplateSource
 from paddock.interfaces.cli.toolbox import Progress
 
 
@@ -75,9 +75,51 @@ class EngineTemplates:
         with explained(self._directory):
             self._recipes.add(template)
 
-    def remove(self, name: str) -> None:
-        """The recipe; its images stay. Absent is success, Conflict for a built-in one."""
-        self._recipes.remove(name)
+    async def discard(self, name: str) -> Sequence[Removed]:
+        """A recipe with its images and its archive. Conflict while a sandbox stands on one."""
+        by_digest = (each for each in self.recipes() if each.digest() == name)
+        template = next(by_digest, None) or self._recipes.get(name)
+        repository = template_image(template.name, "")
+        removed = await self._drop([repository])
+        removed += await self._drop_archives({await self._debian(template)})
+        if not removed or template != BUILT_IN.get(template.name):
+            self._recipes.remove(template.name)
+        return removed
+
+    async def prune(self, *, everything: bool) -> Sequence[Removed]:
+        """Archives that no recipe leads to. Everything: also the others, and all images of this
+        user's recipes that no sandbox stands on."""
+        recipes = self.recipes()
+        needed = set() if everything else {await self._debian(each) for each in recipes}
+        archives = {path.name.partition(".")[0] for path in self._archives[0].glob("*.tar.zst")}
+        removed = await self._drop_archives(archives - needed)
+        for each in recipes if everything else ():
+            with suppress(Conflict):
+                removed += await self._drop([template_image(each.name, "")])
+        return removed
+
+    async def _drop(self, repositories: Sequence[str]) -> list[Removed]:
+        removed = []
+        engine = self._builder.engine
+        for name, size in (await engine_images.template_images(engine)).items():
+            if name.startswith(tuple(repositories)):
+                await engine_images.drop_template(engine, name)
+                removed.append(Removed(name.rpartition(":")[2], size))
+        return removed
+
+    async def _drop_archives(self, digests: Set[str]) -> list[Removed]:
+        removed = []
+        for archive in (self._archives[0] / f"{digest}.tar.zst" for digest in sorted(digests)):
+            with explained(archive):
+                if archive.exists():
+                    removed.append(Removed(archive.name.partition(".")[0], archive.stat().st_size))
+                    archive.unlink()
+        return removed
+
+    async def _debian(self, template: Template) -> str:
+        """The digest of the archive that it has, or would have."""
+        debian_kind = template.source.kind is SourceKind.DEBIAN
+        return await sources.identify(template.source) if debian_kind else ""
 
     async def find(self, name: str) -> TemplateImage:
         """The template as an image of the engine, built or fetched unless it is there."""

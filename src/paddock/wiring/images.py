@@ -19,6 +19,7 @@ from paddock.domain.errors import Broken
 from paddock.domain.template import Template
 from paddock.interfaces.cli.toolbox import Progress, Templates
 from paddock.wiring.engine_templates import EngineTemplates
+from paddock.wiring.shelf import Shelf
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,9 @@ async def of_user(
 
 
 @asynccontextmanager
-async def from_store(config: LocalConfig, progress: Progress) -> AsyncIterator[Stock]:
+async def from_store(
+    docker: DockerConfig, config: LocalConfig, progress: Progress
+) -> AsyncIterator[Stock]:
     """For root. Built on first use. Only set-up commands need the whole local provider for it."""
     data = config.data_dir.absolute()
     storage = await asyncio.to_thread(
@@ -58,7 +61,7 @@ async def from_store(config: LocalConfig, progress: Progress) -> AsyncIterator[S
         return await store.ensure(template, progress=progress, setup_runner=_built_already)
 
     try:
-        yield Stock(image_source(store.recipe, build), store)
+        yield Stock(image_source(store.recipe, build), Shelf(store, config, docker))
     finally:
         await asyncio.to_thread(storage.close)
 

@@ -123,9 +123,10 @@ class Opener:
         """The recipes that a provider's sandboxes can be made of, if it knows any."""
         from paddock.adapters.providers.docker.provider import DockerProvider
         from paddock.adapters.providers.local.provider import LocalProvider
+        from paddock.wiring.shelf import Shelf
 
         if isinstance(bare, LocalProvider):
-            return bare.templates
+            return Shelf(bare.templates, self._settings.local, self._settings.docker)
         return self._stock.recipes if isinstance(bare, DockerProvider) else None
 
     async def _images(self) -> Any:
@@ -135,7 +136,7 @@ class Opener:
         if self._stock is None:
             stock = images.of_user(self._settings.docker, self._local, self._progress)
             if os.geteuid() == 0:
-                stock = images.from_store(self._local, self._progress)
+                stock = images.from_store(self._settings.docker, self._local, self._progress)
             self._stock = await self._shared.enter_async_context(stock)
         return self._stock.find
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from paddock.domain.errors import NotFound, Refused
-from paddock.domain.template import SourceKind, Template, TemplateSource
+from paddock.domain.errors import Conflict, NotFound, Refused
+from paddock.domain.template import Removed, SourceKind, Template, TemplateSource
 from paddock.services.templates import Kept, Told
 from tests.control_plane import disposable
 
@@ -33,8 +33,15 @@ class Shelf:
     def add(self, template):
         self.kept[template.name] = template
 
-    def remove(self, name):
+    async def discard(self, name):
+        self.recipe(name)
+        if name == "used":
+            raise Conflict("the template 'used' is in use by sandbox 1")
         del self.kept[name]
+        return [Removed("0" * 32, 1024)]
+
+    async def prune(self, *, everything):
+        return [Removed("1" * 32, 2048)] if everything else []
 
     async def prepare(self, name):
         self.builds.append(name)
@@ -149,3 +156,19 @@ async def test_a_provider_without_templates_says_so(plane):
         assert (answer.status, answer.error["code"]) == (501, "unsupported")
         assert answer.error["remediation"]
     assert (await plane.admin.get("/v1/templates?provider=nowhere")).status == 404
+
+
+async def test_a_template_in_use_is_a_conflict_and_stays(plane, shelf):
+    await plane.admin.post("/v1/templates", {**WISH, "name": "used"})
+    refused = await plane.admin.delete("/v1/templates/used")
+    assert (refused.status, refused.error["code"]) == (409, "conflict")
+    assert "in use by sandbox 1" in refused.error["message"]
+    assert (await plane.admin.get("/v1/templates/used")).status == 200
+
+
+async def test_builds_that_nobody_needs_are_pruned_and_told(plane, shelf):
+    assert (await plane.admin.post("/v1/templates/prune"))["items"] == []
+    pruned = await plane.admin.post("/v1/templates/prune?everything=true")
+    assert pruned["items"] == [{"digest": "1" * 32, "freed_bytes": 2048}]
+    told = await plane.admin.get("/v1/events?subject=" + "1" * 32)
+    assert [event["kind"] for event in told["items"]] == ["template.removed"]

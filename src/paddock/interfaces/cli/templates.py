@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from paddock.domain.errors import Unsupported
-from paddock.domain.template import SourceKind, Template, TemplateSource
+from paddock.domain.template import Removed, SourceKind, Template, TemplateSource
 from paddock.interfaces.cli.failures import refuse
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
@@ -146,26 +146,54 @@ def _source(given: dict[str, str | Path | None]) -> TemplateSource:
 
 
 @template.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME|DIGEST...")
 @provider_option
 @output_options
 @pass_invocation
 def rm(invocation: Invocation, names: Sequence[str], provider: str) -> None:
-    """Remove templates. Sandboxes that were made of them are not touched."""
+    """Remove templates with their builds, or builds by their digests.
 
-    async def work() -> None:
+    One that sandboxes or snapshots were made of stays. Of one that comes with Paddock only the
+    build goes.
+    """
+
+    async def work() -> list[Sequence[Removed]]:
         async with _opened(invocation, provider) as (_, templates):
-            for name in names:
-                templates.recipe(name)
-                templates.remove(name)
+            return [await templates.discard(name) for name in names]
 
-    run_async(work())
-    for name in names:
-        _confirm(invocation, name, "removed")
+    for name, removed in zip(names, run_async(work()), strict=True):
+        freed = sum(each.freed_bytes for each in removed)
+        _confirm(invocation, name, f"removed{_freed(freed)}", freed_bytes=freed)
 
 
-def _confirm(invocation: Invocation, name: str, done: str) -> None:
+@template.command()
+@click.option("--all", "everything", is_flag=True, help="Also builds of templates you have.")
+@provider_option
+@output_options
+@pass_invocation
+def prune(invocation: Invocation, everything: bool, provider: str) -> None:
+    """Remove the builds that no sandbox, snapshot or template needs."""
+
+    async def work() -> Sequence[Removed]:
+        async with _opened(invocation, provider) as (_, templates):
+            return await templates.prune(everything=everything)
+
+    removed = run_async(work())
     if invocation.json:
-        print_json({"template": name, "done": done})
+        print_json({"removed": [asdict(each) for each in removed]})
+        return
+    for each in removed:
+        click.echo(f"{each.digest} removed{_freed(each.freed_bytes)}")
+    if not removed:
+        click.echo("there is nothing to remove")
+
+
+def _freed(size: int) -> str:
+    return f", {size / (1 << 20):.1f} MiB freed" if size else ""
+
+
+def _confirm(invocation: Invocation, name: str, done: str, **more: int) -> None:
+    if invocation.json:
+        print_json({"template": name, "done": done.partition(",")[0], **more})
     else:
         click.echo(f"{name} {done}")

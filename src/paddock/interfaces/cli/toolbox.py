@@ -1,12 +1,12 @@
 """What the commands need of the world: wiring makes it, so the command line knows no adapter."""
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from paddock.domain.template import Template
+from paddock.domain.template import Removed, Template
 from paddock.ports.provider import Finding, Provider, Status
 
 Progress = Callable[[str, float | None], None]
@@ -14,12 +14,22 @@ Progress = Callable[[str, float | None], None]
 
 
 class Templates(Protocol):
-    """The recipes of a provider that keeps its own."""
+    """The templates of a provider that keeps its own."""
 
-    def recipe(self, name: str) -> Template: ...
-    def recipes(self) -> list[Template]: ...
-    def add(self, template: Template) -> None: ...
-    def remove(self, name: str) -> None: ...
+    @property
+    def recipe(self) -> Callable[[str], Template]: ...
+    @property
+    def recipes(self) -> Callable[[], list[Template]]: ...
+    @property
+    def add(self) -> Callable[[Template], None]: ...
+
+    async def discard(self, name: str) -> Sequence[Removed]:
+        """A recipe and its build, or a build by its digest; Conflict while it is in use."""
+        ...
+
+    async def prune(self, *, everything: bool) -> Sequence[Removed]:
+        """The builds that nobody needs; unless everything may go, those of recipes stay."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

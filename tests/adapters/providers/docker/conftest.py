@@ -53,7 +53,9 @@ async def _base_files() -> AsyncIterator[Path]:
     if root := os.environ.get(BASE_ROOT):
         yield Path(root)
         return
-    async with images.from_store(local_config(), lambda _text, _fraction: None) as store:
+    async with images.from_store(
+        DockerConfig(), local_config(), lambda _text, _fraction: None
+    ) as store:
         found = await store.find(BASE)
         assert found.files is not None
         async with found.files() as files:

@@ -230,6 +230,31 @@ class Images:
             return None
 
 
+async def template_images(engine: Engine) -> dict[str, int]:
+    """The names of all images of templates on the engine, with their sizes."""
+    marks = json.dumps({"label": [f"{records.KIND}={records.TEMPLATE}"]})
+    return {
+        tag.removeprefix(_HERE): int(seen.get("Size") or 0)
+        for seen in await engine.get("images/json", "list its templates", filters=marks)
+        for tag in seen.get("RepoTags") or ()
+        if tag.removeprefix(_HERE).startswith("paddock/")
+    }
+
+
+async def drop_template(engine: Engine, tag: str) -> None:
+    """Absent is success, Conflict while a sandbox stands on it."""
+    with suppress(NotFound):
+        try:
+            await engine.delete(
+                f"images/{_HERE if engine.about.podman else ''}{tag}", f"remove image {tag}"
+            )
+        except Conflict as error:
+            raise Conflict(
+                f"sandboxes of the docker provider stand on {tag}: {error.message}",
+                remediation="remove those that `paddock sandbox list --provider docker` shows",
+            ) from error
+
+
 def _with_algorithm(image: str) -> str:
     return image if image.startswith("sha256:") else f"sha256:{image}"
 

@@ -67,6 +67,13 @@ class KeptTemplate(TemplateShape):
     digest: str = Field(description="of all that decides what is on the disk")
 
 
+class RemovedBuild(Shape):
+    """A build that is gone."""
+
+    digest: str
+    freed_bytes: int = Field(description="the room it had taken")
+
+
 @router.get("")
 async def list_templates(
     given: Given, who: Who, *, provider: ProviderName = ""
@@ -95,9 +102,21 @@ async def add(
 
 @router.delete("/{template}", status_code=204)
 async def remove(given: Given, who: Who, *, template: str, provider: ProviderName = "") -> Response:
-    """Remove a template. Sandboxes that were made of it are not touched."""
+    """Remove a template with its build, or a build by its digest. 409 while a sandbox or a snapshot
+    was made of it. One that comes with Paddock is only unbuilt."""
     await given.templates.remove(who, provider, template)
     return Response(status_code=204)
+
+
+@router.post("/prune")
+async def prune(
+    given: Given, who: Who, *, provider: ProviderName = "", everything: bool = False
+) -> ListOf[RemovedBuild]:
+    """Remove the builds that no sandbox, snapshot or template needs; with `everything`, also those
+    of templates, which are built again on their next use."""
+    removed = await given.templates.prune(who, provider, everything=everything)
+    items = [RemovedBuild(digest=each.digest, freed_bytes=each.freed_bytes) for each in removed]
+    return ListOf[RemovedBuild](items=items, next_cursor=None)
 
 
 @router.post("/{template}/build", response_class=StreamingResponse, responses=_STEPS)

@@ -6,9 +6,10 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.local.storage import Storage
 from paddock.adapters.providers.local.storage.faults import explained
-from paddock.adapters.providers.local.storage.trees import remove_tree
+from paddock.adapters.providers.local.storage.trees import remove_tree, tree_bytes
 from paddock.adapters.providers.local.storage.volumes import abandoned_drafts, draft_name
 from paddock.adapters.providers.local.templates import archives, sources
 from paddock.adapters.providers.local.templates.builds import (
@@ -84,14 +85,31 @@ class TemplateStore:
         found = [read_build(self._shelf, path.name) for path in sorted(self._shelf.iterdir())]
         return [build for build in found if build is not None]
 
+    def built(self, template: Template) -> BuiltTemplate | None:
+        """What the recipe leads to, if it is built."""
+        recipe = template.digest()
+        known = self._pinned.get(recipe)
+        if known is None:
+            try:
+                revision, _, digest = self._pin(template).read_text().partition(" ")
+            except FileNotFoundError:
+                return None
+            if revision != str(sources.REVISION):
+                return None
+            known = read_build(self._shelf, digest.strip())
+        if known is None or not known.lower.is_dir():
+            return None
+        self._pinned[recipe] = known
+        return known
+
     def get(self, digest: str) -> BuiltTemplate:
         build = read_build(self._shelf, digest)
         if build is None:
             raise NotFound(f"no template is built with the digest {digest}")
         return build
 
-    async def delete(self, digest: str) -> None:
-        """Absent is success; Conflict while another build stands on it.
+    async def delete(self, digest: str) -> int:
+        """The bytes it took. Absent is success; Conflict while another build stands on it.
 
         That no sandbox and no snapshot uses it is for the caller to know.
         """
@@ -106,13 +124,16 @@ class TemplateStore:
         self._pinned.clear()
         if self._let_go is not None:
             await self._let_go(self._shelf / digest / "rootfs")
-        await asyncio.to_thread(self._storage.delete, self._shelf / digest)
+        parts = [self._shelf / digest / part for part in ("rootfs", "seed")]
+        freed = [await asyncio.to_thread(tree_bytes, part) for part in parts if part.is_dir()]
+        await uncancelled(asyncio.to_thread(self._storage.delete, self._shelf / digest))
+        return sum(freed)
 
     async def ensure(
         self, template: Template, *, progress: Progress = _silent, setup_runner: SetupRunner
     ) -> BuiltTemplate:
         """The template, built unless it is. On any failure nothing of it remains."""
-        if (known := self._known(template)) is not None:
+        if (known := self.built(template)) is not None:
             return known
         root = await self._ensure_source(template.source, progress)
         build = root
@@ -166,22 +187,6 @@ class TemplateStore:
                     self._storage.delete(path / "plain")
                 path.rename(self._shelf / note.digest)
         return notes[-1].digest
-
-    def _known(self, template: Template) -> BuiltTemplate | None:
-        recipe = template.digest()
-        known = self._pinned.get(recipe)
-        if known is None:
-            try:
-                revision, _, digest = self._pin(template).read_text().partition(" ")
-            except FileNotFoundError:
-                return None
-            if revision != str(sources.REVISION):
-                return None
-            known = read_build(self._shelf, digest.strip())
-        if known is None or not known.lower.is_dir():
-            return None
-        self._pinned[recipe] = known
-        return known
 
     def _pin(self, template: Template) -> Path:
         return self._directory / ".pins" / template.digest()
