@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from paddock.adapters.providers.local.storage import open_storage
+from paddock.adapters.providers.local.templates import TemplateStore
 from paddock.domain.ids import new_ulid
 from tests.adapters.providers.local import tiny
 from tests.engines import CACHE, base_root
@@ -229,3 +231,36 @@ def test_a_host_without_apt_is_told_the_ways_out(user: User) -> None:
     assert "no apt-get and no dpkg-deb" in done.stderr
     assert "docker:python:3-slim" in done.stderr
     assert "local.template_cache" in done.stderr
+
+
+def test_a_debian_is_built_without_root_and_its_archive_is_root_s_as_well(
+    user: User, tmp_path: Path
+) -> None:
+    recipe = {"name": user.name, "source": {"kind": "debian", "reference": "bookworm"}}
+    kept = user.home / ".local/share/paddock/templates"
+    kept.mkdir(parents=True)
+    (kept / f"{user.name}.json").write_text(json.dumps(recipe))
+    subprocess.run(["chown", "-R", str(SOMEBODY), str(user.home / ".local")], check=True)
+    built = user("template", "build", user.name, "--provider", "docker")
+    assert built.returncode == 0, built.stderr
+    for step in ("downloading packages", "installing the essential packages", "keeping a copy"):
+        assert step in built.stderr
+    (image,) = user.images()
+    look = "stat -c '%U:%G %a' /etc/shadow /usr/bin/chage /home/user; dpkg --audit; ls /"
+    said = user.docker("run", "--rm", "--network=none", image, "/bin/sh", "-c", look).splitlines()
+    assert said[:3] == ["root:shadow 640", "root:shadow 2755", "user:user 755"]
+    assert "paddock-build" not in said
+    assert user.built() == []
+    (archive,) = (kept / "archives").iterdir()
+    storage = open_storage(tmp_path / "data", driver="copy")
+    try:
+        build = asyncio.run(TemplateStore(storage, tmp_path / "data").import_from(archive))
+        assert (build.lower / "etc/hostname").read_text() == "sandbox\n"
+        assert (build.lower / "usr/bin/chage").stat().st_mode & 0o7777 == 0o2755
+        assert (build.lower / "home/user").stat().st_uid == 1000
+        assert dict(build.env)["LANG"] == "C.UTF-8"
+    finally:
+        storage.close()
+    assert sorted(path.name for path in kept.iterdir()) == sorted(
+        [".locks", "archives", f"{user.name}.json"]
+    ), "no scratch is left"

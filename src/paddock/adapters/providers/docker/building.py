@@ -226,14 +226,19 @@ async def set_up(
 
 async def sweep(engine: Engine, names: Names, place: Place) -> None:
     """Remove what processes that have ended were building with."""
-    for kind, path in (("containers", "containers/json"), ("images", "images/json")):
-        for seen in await engine.get(path, f"list its {kind}", all=1, filters=names.filter):
-            if (seen.get("Labels") or {}).get(records.KIND) != records.BUILD:
-                continue
-            record = records.read(seen["Labels"], BuildRecord, seen["Id"])
-            if not place.is_alive(record.maker, record.created_at):
-                with suppress(NotFound, Conflict):
-                    await engine.delete(f"{kind}/{seen['Id']}", f"remove {seen['Id']}", force=1)
+    for kind in ("containers", "images"):
+        listed = await engine.get(f"{kind}/json", f"list its {kind}", all=1, filters=names.filter)
+        for seen in (each for each in listed if _abandoned(each, place)):
+            with suppress(NotFound, Conflict):
+                await engine.delete(f"{kind}/{seen['Id']}", f"remove {seen['Id']}", force=1)
+
+
+def _abandoned(seen: Mapping[str, Any], place: Place) -> bool:
+    marks = seen.get("Labels") or {}
+    if marks.get(records.KIND) != records.BUILD:
+        return False
+    record = records.read(marks, BuildRecord, seen["Id"])
+    return not place.is_alive(record.maker, record.created_at)
 
 
 def tar_of(directory: Path, *, as_root: bool = False) -> AsyncIterator[bytes]:
