@@ -1,9 +1,10 @@
 """Commands in a sandbox: run to their end, or started and followed from any offset."""
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from paddock.domain.audit import AuditEntry
 from paddock.domain.errors import InvalidRequest, NotFound, TimedOut, Unavailable
@@ -51,7 +52,9 @@ class Background:
     """Columns and rows."""
     keep_stdin_open: bool = False
     key: str = ""
-    """The same key is the same command."""
+    """The same key is the same command, until it is forgotten."""
+    drop_when_full: bool = False
+    """Rather than wait for a reader, let output go that is more than is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +100,25 @@ class Commands:
             finally:
                 await noted
 
+    async def run_once(
+        self, principal: Principal, name: str, command: Command, key: str, max_output: int = 8 << 20
+    ) -> CommandResult:
+        """To its end, once for all who ask with the same key, also after a restart. So that they
+        can ask again, it goes on without its caller; at its deadline it ends with 124."""
+        timeout = _checked(command, DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S)
+        background = Background(key=key, drop_when_full=True)
+        bounded = replace(command, timeout_s=timeout)
+        command_id, _ = await self.start(principal, name, bounded, background)
+        pieces = self.follow(principal, name, command_id, {})
+        return await collected(pieces, max_output)
+
     async def start(
         self, principal: Principal, name: str, command: Command, background: Background
     ) -> tuple[str, Run]:
         """Its id, and the command as it has begun. It goes on whoever goes away."""
         timeout = _checked(command, None, MAX_BACKGROUND_S)
-        command_id = background.key or new_id(COMMAND_PREFIX)
         async with self._inside.enter(principal, name, "command") as entered:
+            command_id = await self._named(principal, entered, command, background)
             noted = asyncio.create_task(self._note(principal, entered, command, "command.start"))
             try:
                 run = await entered.guest.runs.start(
@@ -116,11 +131,31 @@ class Commands:
                     keep_stdin_open=background.keep_stdin_open,
                     terminal=background.terminal,
                     timeout=timeout,
+                    drop_when_full=background.drop_when_full,
                     inbox=False,
                 )
             finally:
                 await noted
             return command_id, run
+
+    async def _named(
+        self, principal: Principal, entered: Entered, command: Command, background: Background
+    ) -> str:
+        """Its id. A key that is one already is known to the guest, which holds it against what was
+        asked for before; any other key is given one."""
+        key = background.key
+        if not key or is_id(key, COMMAND_PREFIX):
+            return key or new_id(COMMAND_PREFIX)
+        asked = f"command {entered.sandbox.id} {asdict(command)!r} {background!r}"
+        return await self._store.write(
+            lambda tx: tx.keys.claim(
+                principal.team_id,
+                key,
+                fingerprint=hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest(),
+                object_id=new_id(COMMAND_PREFIX),
+                now=self._clock.wall(),
+            )
+        )
 
     async def get(self, principal: Principal, name: str, command_id: str) -> Run:
         async with self._at(principal, name, command_id, Scope.SANDBOXES_READ) as entered:
@@ -212,6 +247,20 @@ class Commands:
             detail={"program": command.argv[0][:200], "user": command.user},
         )
         await self._store.write(lambda tx: tx.audit.append([entry]))
+
+
+async def collected(pieces: AsyncIterator[Piece | RunExit], max_output: int) -> CommandResult:
+    """All of it in memory, of each stream as much as was asked for."""
+    kept = {"stdout": bytearray(), "stderr": bytearray()}
+    truncated = False
+    async for item in pieces:
+        if isinstance(item, RunExit):
+            out, err = (bytes(kept[stream]) for stream in ("stdout", "stderr"))
+            return CommandResult(item.exit_code, out, err, item.reason, truncated)
+        room = max_output - len(kept[item.stream])
+        kept[item.stream] += item.data[:room]
+        truncated |= len(item.data) > room or item.lost > 0
+    raise Unavailable("the command's output broke off", remediation="ask again with the same key")
 
 
 async def _following(

@@ -9,7 +9,7 @@ from fastapi.responses import StreamingResponse
 from paddock.domain.team import Principal
 from paddock.guest_client.runs import Run
 from paddock.interfaces.api import streams
-from paddock.interfaces.api.context import Given, Services, Who
+from paddock.interfaces.api.context import Given, Key, Services, Who
 from paddock.interfaces.api.errors import request_id
 from paddock.interfaces.api.lean import Lean
 from paddock.interfaces.api.schemas.commands import (
@@ -36,9 +36,19 @@ _STREAMS: dict[int | str, dict[str, Any]] = {
 
 
 @router.post("/exec")
-async def execute(given: Given, who: Who, sandbox: str, wanted: ExecRequest) -> ExecResult:
-    """Run a command to its end. It ends with the connection, and at its deadline with 124."""
-    result = await given.commands.run(who, sandbox, wanted.command(), wanted.max_output_bytes)
+async def execute(
+    given: Given, who: Who, *, key: Key, sandbox: str, wanted: ExecRequest
+) -> ExecResult:
+    """Run a command to its end. It ends with the connection, and at its deadline with 124.
+
+    With an `Idempotency-Key` it is run once for all who ask with that key, and they get the same
+    answer. So that they can ask again, it then goes on when the connection ends; its record stays
+    until it is forgotten under `/commands`."""
+    command, most = wanted.command(), wanted.max_output_bytes
+    if key:
+        result = await given.commands.run_once(who, sandbox, command, key, most)
+    else:
+        result = await given.commands.run(who, sandbox, command, most)
     return show_result(result, wanted.encoding)
 
 
@@ -48,6 +58,7 @@ async def stream(
     given: Given,
     who: Who,
     *,
+    key: Key,
     sandbox: str,
     wanted: StartCommand,
     form: Annotated[Format, Query(alias="format")] = Format.SSE,
@@ -55,7 +66,7 @@ async def stream(
     """Start a command and follow it. It goes on when the connection ends: the first message has
     its id, with which `/commands/{id}/output` goes on from any offset."""
     command_id, run = await given.commands.start(
-        who, sandbox, wanted.command(), wanted.background()
+        who, sandbox, wanted.command(), wanted.background(key)
     )
 
     async def body() -> AsyncIterator[bytes]:
@@ -69,9 +80,12 @@ async def stream(
 
 
 @router.post("/commands", status_code=201)
-async def start(given: Given, who: Who, sandbox: str, wanted: StartCommand) -> CommandShape:
-    """Start a command that goes on by itself."""
-    _, run = await given.commands.start(who, sandbox, wanted.command(), wanted.background())
+async def start(
+    given: Given, who: Who, *, key: Key, sandbox: str, wanted: StartCommand
+) -> CommandShape:
+    """Start a command that goes on by itself. An `Idempotency-Key` that looks like a command's id
+    becomes its id."""
+    _, run = await given.commands.start(who, sandbox, wanted.command(), wanted.background(key))
     return show_command(run)
 
 

@@ -76,8 +76,8 @@ class StartCommand(CommandRequest):
             raise ValueError("a terminal has 1 to 4096 columns and rows")
         return self
 
-    def background(self) -> Background:
-        return Background(self.terminal, self.keep_stdin_open)
+    def background(self, key: str) -> Background:
+        return Background(self.terminal, self.keep_stdin_open, key)
 
 
 class ExecResult(Shape):
