@@ -19,6 +19,7 @@ from paddock.settings import Settings
 from paddock.testing.reference import ReferenceProvider
 from paddock.wiring.listening import listening
 from paddock.wiring.server import TOKEN_FILE, Rounds, assembled
+from paddock.wiring.tracing import traced
 
 
 @dataclass
@@ -123,7 +124,8 @@ async def running(
     providers = Providers({opened.name: opened}, opened.name)
     try:
         async with (
-            assembled(settings, providers, auth=auth) as made,
+            traced(settings.telemetry) as trace,
+            assembled(settings, providers, auth=auth, trace=trace) as made,
             listening(settings.server, made.services) as url,
             aiohttp.ClientSession() as session,
         ):

@@ -43,6 +43,17 @@ class LogConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class TelemetryConfig:
+    """Settings under `[telemetry]`."""
+
+    otlp_endpoint: str = ""
+    """A collector that traces are sent to by OTLP over HTTP, such as http://localhost:4318; needs
+    `paddock[otel]`. Empty sends none."""
+    sample_ratio: float = 1.0
+    """The part of the traces begun here that is sent; who sends `traceparent` decides theirs."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServerConfig:
     """Settings under `[server]`."""
 
@@ -81,6 +92,7 @@ class Settings:
     server: ServerConfig = field(default_factory=ServerConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
     log: LogConfig = field(default_factory=LogConfig)
+    telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
 
 
 @dataclass(frozen=True, slots=True)

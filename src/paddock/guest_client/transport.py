@@ -5,8 +5,8 @@ import base64
 import io
 import json
 import struct
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -14,6 +14,7 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
+from paddock.domain import tracing
 from paddock.domain.errors import Broken, LimitExceeded, TimedOut, Unavailable
 from paddock.domain.guest import GuestAddress
 from paddock.guest_client import answers
@@ -100,9 +101,9 @@ class Transport:
             ) as answer:
                 return await read_all(answer, limit, path)
         self._open_session(path)
-        status, said = await self._wire.post(
-            path, {**self._fields, **headers}, body, timeout=timeout, limit=limit
-        )
+        with tracing.call(f"guest {path}") as span:
+            fields = {**self._fields, **headers, **_trace(span)}
+            status, said = await self._wire.post(path, fields, body, timeout=timeout, limit=limit)
         if status >= 300:
             raise answers.error_of(status, said, path)
         return said
@@ -146,18 +147,19 @@ class Transport:
         # In one piece a large body would hold up everything else on this loop.
         data = io.BytesIO(body) if isinstance(body, bytes) and len(body) > _PIECE else body
         try:
-            async with asyncio.timeout(timeout):
-                async with session.request(
-                    verb, url, headers=headers, data=data, allow_redirects=False
-                ) as answer:
+            with tracing.call(f"guest {path}") as span:
+                headers = {**(headers or {}), **_trace(span)}
+                async with (
+                    asyncio.timeout(timeout),
+                    session.request(
+                        verb, url, headers=headers, data=data, allow_redirects=False
+                    ) as answer,
+                ):
                     if answer.status >= 300:
                         said = await read_all(answer, ANSWER_LIMIT, path)
                         raise answers.error_of(answer.status, said, path)
-                    self._reading.add(answer)
-                    try:
+                    with self._being_read(answer):
                         yield answer
-                    finally:
-                        self._reading.discard(answer)
         except aiohttp.ClientConnectionError as error:
             raise Unavailable(f"{path}: the guest cannot be reached: {error}") from error
         except aiohttp.ClientPayloadError as error:
@@ -168,6 +170,14 @@ class Transport:
             raise Unavailable(f"{path}: the guest cannot be reached: {error}") from error
         except aiohttp.ClientError as error:
             raise Broken(f"{path}: the guest does not speak HTTP: {error}") from error
+
+    @contextmanager
+    def _being_read(self, answer: aiohttp.ClientResponse) -> Iterator[None]:
+        self._reading.add(answer)
+        try:
+            yield
+        finally:
+            self._reading.discard(answer)
 
     def _open_session(self, path: str) -> aiohttp.ClientSession:
         if self._session is None:
@@ -180,6 +190,10 @@ class Transport:
         if self._address.socket:
             return aiohttp.UnixConnector(self._address.socket, limit=0, keepalive_timeout=300)
         return aiohttp.TCPConnector(limit=0, keepalive_timeout=300)
+
+
+def _trace(span: tracing.Span | None) -> dict[str, str]:
+    return {} if span is None else {"traceparent": span.traceparent}
 
 
 def dump(message: Mapping[str, Any]) -> bytes:

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
+from paddock.domain import tracing
 from paddock.domain.audit import AuditEntry
 from paddock.domain.errors import NotFound
 from paddock.domain.event import Event, EventKind
@@ -56,6 +57,7 @@ class Changes:
             found = await self._store.read(lambda tx: tx.sandboxes.get(team_id, name_or_id))
         if found is None or team_id not in (ANY_TEAM, found.team_id):
             raise missing(name_or_id)
+        tracing.note(tracing.SANDBOX, found.id)
         return found
 
     async def each(self, wanted: SandboxFilter) -> AsyncIterator[SandboxRecord]:

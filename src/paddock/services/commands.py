@@ -101,7 +101,7 @@ class Commands:
                 await noted
 
     async def run_once(
-        self, principal: Principal, name: str, command: Command, key: str, max_output: int = 8 << 20
+        self, principal: Principal, name: str, command: Command, *, key: str, max_output: int
     ) -> CommandResult:
         """To its end, once for all who ask with the same key, also after a restart. So that they
         can ask again, it goes on without its caller; at its deadline it ends with 124."""

@@ -14,6 +14,7 @@ from paddock.adapters.host_memory import host_memory
 from paddock.adapters.providers.dialing import dial
 from paddock.adapters.providers.layers import Layered, Measure
 from paddock.adapters.store.store import open_store
+from paddock.adapters.tracing import Begin
 from paddock.adapters.vault import VARIABLE, KeyVault
 from paddock.domain.errors import InvalidRequest, PaddockError, Unavailable
 from paddock.domain.ids import new_id
@@ -63,6 +64,7 @@ from paddock.settings import ServerConfig, Settings
 from paddock.wiring import providers as opening
 from paddock.wiring.configured import configured
 from paddock.wiring.listening import listening
+from paddock.wiring.tracing import calls_traced, traced, with_traces
 
 _ON_THIS_HOST = frozenset({"local", "docker", "reference"})
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -98,8 +100,9 @@ async def serve(
             remediation="leave --no-auth out, or listen on 127.0.0.1",
         )
     async with (
+        traced(settings.telemetry) as trace,
         _providers(settings, progress) as providers,
-        assembled(settings, providers, auth=auth) as plane,
+        assembled(settings, providers, auth=auth, trace=trace) as plane,
         listening(settings.server, plane.services) as url,
     ):
         ready(url)
@@ -112,7 +115,7 @@ async def serve(
 
 @asynccontextmanager
 async def assembled(
-    settings: Settings, providers: Providers, *, auth: bool
+    settings: Settings, providers: Providers, *, auth: bool, trace: Begin | None = None
 ) -> AsyncIterator[Plane]:
     """All services on these providers, opened in order and closed in reverse."""
     data = settings.server.data_dir
@@ -127,7 +130,7 @@ async def assembled(
             await store.write(lambda tx: tx.values.add("installation", new_id("ins")))
         )
         key = await store.write(lambda tx: tx.values.add("preview-key", secrets.token_hex(32)))
-        parts = _Parts(store, providers, installation)
+        parts = _Parts(store, calls_traced(providers, trace), installation)
         await stack.enter_async_context(parts.metrics.watching())
         await stack.enter_async_context(parts.guests)
         stack.push_async_callback(parts.making.aclose)
@@ -151,7 +154,7 @@ async def assembled(
         stack.push_async_callback(services.templates.aclose)
         stack.push_async_callback(services.purges.aclose)
         await _take_up(services, rounds)
-        yield Plane(services, rounds)
+        yield Plane(with_traces(services, trace), rounds)
 
 
 async def _take_up(services: Services, rounds: Rounds) -> None:

@@ -29,6 +29,7 @@ from paddock.interfaces.api.routes import (
     terminal,
 )
 from paddock.interfaces.api.schemas.common import ErrorBody
+from paddock.interfaces.api.tracing import Traced
 
 _ROUTERS = (
     sandboxes,
@@ -64,6 +65,8 @@ def create_app(services: Services, observe: Observe, bind: Bind) -> FastAPI:
     app.state.services = services
     errors.install(app)
     app.add_middleware(Envelope, observe=observe, bind=bind)
+    if services.trace is not None:
+        app.add_middleware(Traced, begin=services.trace)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]
     return app
 

@@ -11,6 +11,7 @@ from paddock.domain.team import Principal
 from paddock.interfaces.api import browsers
 from paddock.interfaces.api.limits import RateLimit
 from paddock.interfaces.api.metrics import Metrics
+from paddock.interfaces.api.tracing import Begin
 from paddock.ports.store import Page, Store
 from paddock.services.access import Access
 from paddock.services.archives import Archives
@@ -67,6 +68,8 @@ class Services:
     secrets: Secrets
     templates: Templates
     rate: RateLimit
+    trace: Begin | None = None
+    """What begins a trace; None when none is wanted."""
     anyone: Principal | None = None
     """Who acts when nobody has to say who they are; None asks for a token."""
 

@@ -5,6 +5,7 @@ from paddock.adapters.providers.layers.guard import Guard
 from paddock.adapters.providers.layers.layered import Call, Layer, Layered, Operation
 from paddock.adapters.providers.layers.measure import Measure, Observer
 from paddock.adapters.providers.layers.retry import Backoff, Retry
+from paddock.adapters.providers.layers.trace import Trace
 from paddock.ports.clock import Clock
 from paddock.ports.provider import Provider
 
@@ -19,6 +20,7 @@ __all__ = [
     "Observer",
     "Operation",
     "Retry",
+    "Trace",
     "standard_layers",
 ]
 

@@ -46,7 +46,7 @@ async def execute(
     until it is forgotten under `/commands`."""
     command, most = wanted.command(), wanted.max_output_bytes
     if key:
-        result = await given.commands.run_once(who, sandbox, command, key, most)
+        result = await given.commands.run_once(who, sandbox, command, key=key, max_output=most)
     else:
         result = await given.commands.run(who, sandbox, command, most)
     return show_result(result, wanted.encoding)
