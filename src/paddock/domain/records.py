@@ -40,6 +40,8 @@ class SandboxRecord:
     """The sandbox it was forked from."""
     resources: Resources = field(default_factory=Resources)
     labels: Mapping[str, str] = field(default_factory=dict)
+    identity: str = ""
+    """Of the work that it is for; the team's sandboxes that share one are a group."""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     egress: EgressPolicy = CLOSED
     ports: tuple[int, ...] = ()
@@ -58,6 +60,11 @@ class SandboxRecord:
     @property
     def is_gone(self) -> bool:
         return self.state in (SandboxState.DELETING, SandboxState.DELETED)
+
+    @property
+    def holds_identity(self) -> bool:
+        """Whether it is the one that is meant: what failed never runs again."""
+        return not self.is_gone and self.state is not SandboxState.FAILED
 
 
 @dataclass(frozen=True, slots=True)

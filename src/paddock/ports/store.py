@@ -45,6 +45,8 @@ class SandboxFilter:
     name_prefix: str = ""
     provider: str = ""
     owner: str = ""
+    identity: str = ""
+    identity_prefix: str = ""
 
 
 class Teams(Protocol):

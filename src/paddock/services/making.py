@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from paddock.domain import names
 from paddock.domain.egress import CLOSED, EgressPolicy
-from paddock.domain.errors import Conflict, InvalidRequest, NotFound, PaddockError
+from paddock.domain.errors import Conflict, InvalidRequest, NotFound, PaddockError, TimedOut
 from paddock.domain.ids import new_id
 from paddock.domain.lifetime import MAX_KEEP_ALIVE_S, Clockwork, Lifetime, Terms
 from paddock.domain.reason import Reason
@@ -30,12 +30,15 @@ from paddock.ports.provider import Observation, Provider, Ref, SandboxSpec
 from paddock.ports.store import ANY_TEAM, Store, Transaction
 from paddock.services.admission import Admission
 from paddock.services.changes import Changes
+from paddock.services.identity import holder
 from paddock.services.providers import Providers
 
 _log = logging.getLogger(__name__)
 INSTALLATION_LABEL = "paddock.installation"
 SANDBOX_LABEL = "paddock.sandbox"
 DEFAULT_TEMPLATE = "base"
+WAIT_S = 300.0
+"""How long a caller waits for a sandbox that another one is making."""
 _FORKABLE = (SandboxState.RUNNING, SandboxState.PAUSED, SandboxState.STOPPED)
 
 
@@ -48,6 +51,10 @@ class Wish:
     name: str = ""
     provider: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    identity: str = ""
+    """Of the work that it is for: the one that has it already will do."""
+    another: bool = False
+    """Not that one, but a further one of the group."""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     resources: Limits = field(default_factory=Limits)
     lifetime: Terms = field(default_factory=Terms)
@@ -82,11 +89,15 @@ class Making:
         self.lifetime = Lifetime()
         """What a wish does not say; may be changed at any time."""
 
-    async def create(self, principal: Principal, wish: Wish, key: str = "") -> SandboxRecord:
-        """A running sandbox. The same key gives the same one, also after a restart."""
+    async def create(
+        self, principal: Principal, wish: Wish, key: str = "", *, wait_s: float = WAIT_S
+    ) -> SandboxRecord:
+        """A running sandbox. The same key gives the same one, also after a restart; so does the
+        same identity, in whatever state that one is. TimedOut while another caller makes it.
+        """
         principal.require(Scope.SANDBOXES_WRITE)
         record = await self._plan(principal, wish)
-        return await self._enter(principal, record, key, ("create", wish))
+        return await self._enter(principal, record, key, ("create", wish), wait_s=wait_s)
 
     async def fork(
         self, principal: Principal, source: SandboxRecord, wish: Wish, key: str = ""
@@ -109,6 +120,7 @@ class Making:
             detail="",
             parent_id=source.id,
             labels={**source.labels, **wish.labels},
+            identity=wish.identity,
             env={**source.env, **wish.env},
             resources=source.resources.changed(wish.resources),
             lifetime=source.lifetime.changed(wish.lifetime),
@@ -156,6 +168,7 @@ class Making:
             template=wish.template or DEFAULT_TEMPLATE,
             resources=Resources().changed(wish.resources),
             labels=dict(wish.labels),
+            identity=wish.identity,
             env=dict(wish.env),
             egress=wish.egress or CLOSED,
             ports=wish.ports,
@@ -195,13 +208,23 @@ class Making:
         )
 
     async def _enter(
-        self, principal: Principal, record: SandboxRecord, key: str, request: tuple[str, Wish]
+        self,
+        principal: Principal,
+        record: SandboxRecord,
+        key: str,
+        request: tuple[str, Wish],
+        *,
+        wait_s: float = WAIT_S,
     ) -> SandboxRecord:
         """Write it down first, so that a restart finds what was begun."""
         verb, wish = request
         fingerprint = hashlib.sha256(f"{verb} {asdict(wish)!r}".encode()).hexdigest()
 
         def enter(tx: Transaction) -> SandboxRecord:
+            if wish.identity and not wish.another:
+                holding = holder(tx, record.team_id, wish.identity)
+                if holding is not None:
+                    return holding
             if key:
                 now = record.created_at
                 claimed = tx.keys.claim(
@@ -221,14 +244,17 @@ class Making:
             entered = await self._store.write(enter)
             if entered.state is not SandboxState.CREATING:
                 return entered
-            return await self._follow(entered, principal)
+            return await self._follow(entered, principal, wait_s)
 
-    async def _follow(self, record: SandboxRecord, principal: Principal) -> SandboxRecord:
+    async def _follow(
+        self, record: SandboxRecord, principal: Principal, wait_s: float = WAIT_S
+    ) -> SandboxRecord:
         task = self._underway.get(record.id)
-        if task is None:
-            task = asyncio.create_task(self._make(record, principal), name=f"make {record.id}")
-            self._underway[record.id] = task
-            task.add_done_callback(lambda _: self._underway.pop(record.id, None))
+        if task is not None:
+            return await _awaited(task, record, wait_s)
+        task = asyncio.create_task(self._make(record, principal), name=f"make {record.id}")
+        self._underway[record.id] = task
+        task.add_done_callback(lambda _: self._underway.pop(record.id, None))
         return await asyncio.shield(task)
 
     async def _make(self, record: SandboxRecord, principal: Principal) -> SandboxRecord:
@@ -243,6 +269,8 @@ class Making:
             now = self._clock.wall()
 
             def runs(current: SandboxRecord) -> SandboxRecord:
+                if current.ref == seen.ref.id:
+                    return current  # another process was asked for the same, and was quicker
                 return replace(
                     moved(current, SandboxState.RUNNING, now),
                     ref=seen.ref.id,
@@ -309,6 +337,19 @@ class Making:
             tx.keys.release(record.team_id, record.id)
 
         await self._store.write(undo)
+
+
+async def _awaited(
+    making: "asyncio.Task[SandboxRecord]", record: SandboxRecord, wait_s: float
+) -> SandboxRecord:
+    """What another caller has begun; it goes on when this one waits no longer."""
+    done, _ = await asyncio.wait({making}, timeout=wait_s)
+    if done:
+        return await asyncio.shield(making)
+    raise TimedOut(
+        f"sandbox {record.name} is still being made for another caller after {wait_s:g} s",
+        remediation=f"ask again, or look at it with `paddock inspect {record.name}`",
+    )
 
 
 def _wound(now: float, keep_alive_s: float | None) -> Clockwork:

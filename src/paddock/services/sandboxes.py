@@ -15,7 +15,7 @@ from paddock.ports.store import Page, SandboxFilter, Store
 from paddock.services.activity import Activity
 from paddock.services.changes import Changes
 from paddock.services.guests import Guests
-from paddock.services.making import Making, Wish
+from paddock.services.making import WAIT_S, Making, Wish
 from paddock.services.providers import Providers
 
 Hold = Callable[[SandboxRecord], Awaitable[str]]
@@ -81,8 +81,10 @@ class Sandboxes(Questions):
         self._activity = activity
         self.holds: list[Hold] = []
 
-    async def create(self, principal: Principal, wish: Wish, key: str = "") -> SandboxRecord:
-        return await self._making.create(principal, wish, key)
+    async def create(
+        self, principal: Principal, wish: Wish, key: str = "", *, wait_s: float = WAIT_S
+    ) -> SandboxRecord:
+        return await self._making.create(principal, wish, key, wait_s=wait_s)
 
     async def fork(
         self, principal: Principal, name: str, wish: Wish, key: str = ""

@@ -64,6 +64,7 @@ sandboxes = st.builds(
     template=any_text,
     resources=resources,
     labels=st.dictionaries(lines, lines, max_size=3),
+    identity=lines,
     env=st.dictionaries(any_text, any_text, max_size=3),
     egress=st.from_type(EgressPolicy),
     ports=st.lists(ports, max_size=3).map(tuple),

@@ -49,6 +49,7 @@ async def test_everything_about_a_sandbox_is_kept(store, team):
         parent_id="sbx_1",
         resources=Resources(2.5, 512, 2048, 99),
         labels={"app": "shop", "ünï": "côdé"},
+        identity="worktree://host/ünï",
         env={"KEY": "v\0"},
         egress=OPEN,
         ports=(80, 443),
@@ -209,6 +210,15 @@ async def test_filters_by_name_and_provider(store, team):
     assert await names(store, team.id, SandboxFilter(name_prefix="w_b")) == []
     both = SandboxFilter(name_prefix="web", provider="local")
     assert await names(store, team.id, both) == ["web-1"]
+
+
+async def test_filters_by_identity_and_by_how_it_begins(store, team):
+    made = {"one": "issue 1", "two": "issue 1", "three": "issue 12", "none": ""}
+    await store.write(add(*(sandbox(team, name, identity=of) for name, of in made.items())))
+    assert await names(store, team.id, SandboxFilter(identity="issue 1")) == ["two", "one"]
+    begun = SandboxFilter(identity_prefix="issue 1")
+    assert await names(store, team.id, begun) == ["three", "two", "one"]
+    assert await names(store, "tem_other", SandboxFilter(identity="issue 1")) == []
 
 
 async def test_label_filters_need_every_label(store, team):

@@ -58,6 +58,7 @@ async def test_revisions_are_part_of_the_package():
             sandboxes.listing("t", SandboxFilter(owner="o", states=frozenset(SandboxState)), PAGE),
             "ix_sandbox_owner",
         ),
+        (sandboxes.listing("t", SandboxFilter(identity="issue 1"), PAGE), "ix_sandbox_identity"),
         (sandboxes.purgeable(5.0, 10), "ix_sandbox_purge"),
         (events.following(5, 100, "t", ""), "ix_event_team_id_seq"),
         (events.following(5, 100, "t", "sbx_1"), "ix_event_subject_seq"),
@@ -65,7 +66,7 @@ async def test_revisions_are_part_of_the_package():
     ],
     ids=[
         *("live", "state", "any team's state", "states", "any team's states", "any team"),
-        *("labels", "owner", "purge", "events", "subject", "any team's subject"),
+        *("labels", "owner", "identity", "purge", "events", "subject", "any team's subject"),
     ],
 )
 async def test_a_list_walks_along_an_index_in_order(sqlite_place, query, index):

@@ -31,7 +31,7 @@ from paddock.ports.store import Page, SandboxFilter
 
 _COLUMNS = (
     *("id", "team_id", "name", "state", "provider", "ref"),
-    *("created_at", "changed_at", "version", "labels", "owner"),
+    *("created_at", "changed_at", "version", "labels", "owner", "identity"),
 )
 _NEW = "new_"
 _KEPT = ("id", "team_id")
@@ -179,6 +179,10 @@ def listing(team_id: str, wanted: SandboxFilter, page: Page) -> Select[Any]:
         query = query.where(begins_with(table.c.name, wanted.name_prefix))
     if wanted.owner:
         query = query.where(table.c.owner == wanted.owner, HAS_OWNER)
+    if wanted.identity:
+        query = query.where(table.c.identity == wanted.identity)
+    if wanted.identity_prefix:
+        query = query.where(begins_with(table.c.identity, wanted.identity_prefix))
     if wanted.provider:
         query = query.where(table.c.provider == wanted.provider)
     return query

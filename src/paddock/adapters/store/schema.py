@@ -15,7 +15,7 @@ from sqlalchemy import (
 
 from paddock.adapters.store.columns import Json, Line, Serial
 
-REVISION = "0005"
+REVISION = "0006"
 """What a database must have had applied last to be used by this code."""
 VERSION_TABLE = "paddock_revision"
 
@@ -133,8 +133,17 @@ sandbox = Table(
     Column("labels", Json, nullable=False),
     Column("owner", Line, nullable=False, server_default=""),
     Column("body", Json, nullable=False),
+    Column("identity", Line, nullable=False, server_default=""),
     Index(None, "team_id", "state", "id"),
     Index(None, "state", "id"),
+)
+Index(
+    "ix_sandbox_identity",
+    sandbox.c.team_id,
+    sandbox.c.identity,
+    sandbox.c.id,
+    sqlite_where=NOT_DELETED,
+    postgresql_where=NOT_DELETED,
 )
 Index(
     "uq_sandbox_team_id_name",

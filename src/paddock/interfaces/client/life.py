@@ -84,10 +84,13 @@ class AsyncLife:
         labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
         network: str | None = None,
+        identity: str = "",
     ) -> Self:
         """A second sandbox with a copy of its disk. Variables are carried over by name only where
-        they are given anew."""
-        wish = sandbox_wish(name=name, env=env, labels=labels, timeout=timeout, network=network)
+        they are given anew; an identity makes it one of that group."""
+        wish = sandbox_wish(
+            name=name, env=env, labels=labels, timeout=timeout, network=network, identity=identity
+        )
         answer = await self._server.call("POST", f"{self._path}/fork", json=wish, key=new_id("key"))
         return type(self)(self._server, read(SandboxInfo, answer), owned=True)
 

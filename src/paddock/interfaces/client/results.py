@@ -69,6 +69,7 @@ class SandboxInfo:
     owner: str | None
     resources: Resources
     labels: dict[str, str]
+    identity: str
     env_names: tuple[str, ...]
     egress: Egress
     ports: tuple[int, ...]

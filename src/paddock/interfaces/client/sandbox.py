@@ -41,19 +41,26 @@ class AsyncSandbox(AsyncLife, AsyncSight):
         runtime: str = "",
         hardened: bool | None = None,
         owner: str = "",
+        identity: str = "",
+        another: bool | None = None,
+        wait: float | None = None,
         server: Server | None = None,
     ) -> Self:
         """Make a sandbox; it runs when this returns. One is made, also when the connection breaks.
 
         Times are in seconds, `math.inf` is for ever. After `timeout` it is killed, or paused or
         stopped if `on_timeout` says so; after `idle_timeout` without work it is stopped.
+
+        With an `identity`, the sandbox that has it already is given back, in whatever state it is;
+        while somebody else is making it, `wait` is how long that is waited for. `another` makes a
+        further one of the group. One with an identity is not deleted at the end of a `with`.
         """
         given = {name: value for name, value in locals().items() if name not in ("cls", "server")}
         place = server or Server()
         answer = await place.call(
             "POST", "/v1/sandboxes", json=sandbox_wish(**given), key=new_id("key")
         )
-        return cls(place, read(SandboxInfo, answer), owned=True)
+        return cls(place, read(SandboxInfo, answer), owned=not identity)
 
     @classmethod
     async def connect(cls, sandbox: str, *, server: Server | None = None) -> Self:
@@ -69,13 +76,17 @@ class AsyncSandbox(AsyncLife, AsyncSight):
         labels: Mapping[str, str] | None = None,
         states: Sequence[str] = (),
         name_prefix: str = "",
+        identity: str = "",
+        identity_prefix: str = "",
         server: Server | None = None,
     ) -> AsyncIterator[SandboxInfo]:
-        """Your team's sandboxes, newest first; those with all of the labels."""
+        """Your team's sandboxes, newest first; those with all of the labels, or of one identity."""
         query = {
             "label": [f"{name}={value}" for name, value in (labels or {}).items()],
             "state": list(states),
             "name_prefix": name_prefix,
+            "identity": identity,
+            "identity_prefix": identity_prefix,
         }
         async for item in (server or Server()).pages("/v1/sandboxes", query):
             yield read(SandboxInfo, item)

@@ -14,6 +14,7 @@ def sandbox_wish(
     ports: Iterable[int] = (),
     network: str | None = None,
     keep_alive: float | None = None,
+    wait: float | None = None,
     **more: Any,
 ) -> dict[str, Any]:
     """The body of a creation; what was not said is left to the server."""
@@ -24,6 +25,7 @@ def sandbox_wish(
         ports=list(ports) or None,
         egress={"mode": network} if network else None,
         keep_alive_s=keep_alive,
+        wait_s=wait,
         resources=resources or None,
         lifetime=lifetime(more) or None,
         **{name: value for name, value in more.items() if value != ""},

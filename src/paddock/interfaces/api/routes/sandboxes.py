@@ -8,7 +8,7 @@ from paddock.domain.errors import InvalidRequest
 from paddock.domain.sandbox import SandboxState
 from paddock.interfaces.api.context import Given, Key, Paging, Who
 from paddock.interfaces.api.lean import Lean
-from paddock.interfaces.api.schemas.common import ListOf, paged
+from paddock.interfaces.api.schemas.common import ListOf, Text, paged
 from paddock.interfaces.api.schemas.sandboxes import (
     ChangeSandbox,
     CreateSandbox,
@@ -27,7 +27,7 @@ router = APIRouter(prefix="/v1/sandboxes", tags=["sandboxes"], route_class=Lean)
 @router.post("", status_code=201)
 async def create(given: Given, who: Who, key: Key, wish: CreateSandbox) -> SandboxShape:
     """Make a sandbox. It runs when this answers."""
-    return show(await given.sandboxes.create(who, wish.read(), key))
+    return show(await given.sandboxes.create(who, wish.read(), key, wait_s=wish.wait_s))
 
 
 @router.get("")
@@ -40,9 +40,18 @@ async def list_sandboxes(
     state: Annotated[list[SandboxState] | None, Query()] = None,
     name_prefix: Annotated[str, Query(max_length=63)] = "",
     owner: Annotated[str, Query(max_length=200)] = "",
+    identity: Annotated[Text, Query(max_length=512)] = "",
+    identity_prefix: Annotated[Text, Query(max_length=512)] = "",
 ) -> ListOf[SandboxShape]:
     """The team's sandboxes, newest first."""
-    wanted = SandboxFilter(_labels(label or []), frozenset(state or ()), name_prefix, owner=owner)
+    wanted = SandboxFilter(
+        labels=_labels(label or []),
+        states=frozenset(state or ()),
+        name_prefix=name_prefix,
+        owner=owner,
+        identity=identity,
+        identity_prefix=identity_prefix,
+    )
     found = await given.sandboxes.list(who, wanted, page)
     return paged(found, page.limit - 1, show, lambda sandbox: sandbox.id)
 

@@ -64,6 +64,15 @@ Env = Annotated[
     ],
     Field(max_length=500),
 ]
+Identity = Annotated[
+    Text,
+    Field(
+        max_length=512,
+        examples=["acme/shop#42"],
+        description="of the work that it is for, in words of your own; sandboxes with the same one "
+        "are a group",
+    ),
+]
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 

@@ -6,13 +6,23 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from paddock.domain.egress import EgressPolicy, NetworkMode
-from paddock.domain.lifetime import OnTimeout, Terms, idle_at
+from paddock.domain.lifetime import Lifetime, OnTimeout, Terms, idle_at
 from paddock.domain.reason import Reason
 from paddock.domain.records import SandboxRecord
 from paddock.domain.sandbox import FLOORS, Limits, Resources, SandboxState
-from paddock.interfaces.api.schemas.common import Env, Labels, Name, Port, Shape, Text, at, moment
+from paddock.interfaces.api.schemas.common import (
+    Env,
+    Identity,
+    Labels,
+    Name,
+    Port,
+    Shape,
+    Text,
+    at,
+    moment,
+)
 from paddock.ports.provider import Usage
-from paddock.services.making import Wish
+from paddock.services.making import WAIT_S, Wish
 from paddock.services.sandboxes import Amendment
 
 Owner = Annotated[
@@ -120,6 +130,18 @@ class CreateSandbox(Shape):
     runtime: Literal["", "crun", "runc", "runsc"] = ""
     hardened: bool | None = None
     owner: Owner = ""
+    identity: Identity = ""
+    another: Annotated[
+        bool,
+        Field(
+            description="make a further one of the group; without it, the one that has the "
+            "identity is the answer, in whatever state it is, and several are a conflict"
+        ),
+    ] = False
+    wait_s: Annotated[
+        Seconds,
+        Field(gt=0, le=3600, description="at most so long for one that another caller is making"),
+    ] = WAIT_S
 
     def read(self) -> Wish:
         return Wish(
@@ -137,6 +159,8 @@ class CreateSandbox(Shape):
             runtime=self.runtime,
             hardened=self.hardened,
             owner=self.owner,
+            identity=self.identity,
+            another=self.another,
         )
 
 
@@ -150,6 +174,7 @@ class ForkSandbox(Shape):
     lifetime: LifetimeWish | None = None
     keep_alive_s: Annotated[Seconds, Field(ge=0)] | None = None
     egress: EgressShape | None = None
+    identity: Identity = ""
 
     def read(self) -> Wish:
         return Wish(
@@ -160,6 +185,8 @@ class ForkSandbox(Shape):
             lifetime=self.lifetime.read() if self.lifetime else Terms(),
             keep_alive_s=self.keep_alive_s,
             egress=EgressPolicy(self.egress.mode) if self.egress else None,
+            identity=self.identity,
+            another=True,
         )
 
 
@@ -210,6 +237,7 @@ class SandboxShape(Shape):
     owner: str | None
     resources: ResourcesShape
     labels: dict[str, str]
+    identity: str
     env_names: list[str]
     egress: EgressShape
     ports: list[int]
@@ -251,17 +279,12 @@ def show(sandbox: SandboxRecord) -> SandboxShape:
         owner=sandbox.owner or None,
         resources=_show_resources(sandbox.resources),
         labels=dict(sandbox.labels),
+        identity=sandbox.identity,
         env_names=sorted(sandbox.env),
         egress=EgressShape(mode=sandbox.egress.mode),
         ports=list(sandbox.ports),
         public_ports=sorted(sandbox.public_ports),
-        lifetime=LifetimeShape(
-            timeout_s=lifetime.timeout_s,
-            on_timeout=lifetime.on_timeout,
-            idle_timeout_s=lifetime.idle_timeout_s,
-            archive_after_s=lifetime.archive_after_s,
-            always_on=lifetime.always_on,
-        ),
+        lifetime=_lifetime(lifetime),
         created_at=at(sandbox.created_at),
         changed_at=at(sandbox.changed_at),
         started_at=moment(sandbox.started_at),
@@ -279,6 +302,16 @@ def _show_resources(resources: Resources) -> ResourcesShape:
         memory_mib=resources.memory_mib,
         disk_mib=resources.disk_mib,
         pids=resources.pids,
+    )
+
+
+def _lifetime(lifetime: Lifetime) -> LifetimeShape:
+    return LifetimeShape(
+        timeout_s=lifetime.timeout_s,
+        on_timeout=lifetime.on_timeout,
+        idle_timeout_s=lifetime.idle_timeout_s,
+        archive_after_s=lifetime.archive_after_s,
+        always_on=lifetime.always_on,
     )
 
 

@@ -27,6 +27,7 @@ from paddock.interfaces.client.server import segment
 @click.option("--name", "copy", default="", help="Of the second one.")
 @click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="A variable.")
 @click.option("-l", "--label", "labels", multiple=True, metavar="K=V", help="To find it by.")
+@click.option("--group", default="", metavar="ID", help="One of those with this identity.")
 @output_options
 @pass_invocation
 def fork(
@@ -37,6 +38,7 @@ def fork(
     *,
     env: Sequence[str],
     labels: Sequence[str],
+    group: str,
 ) -> None:
     """Make a second sandbox with a copy of the disk.
 
@@ -46,7 +48,8 @@ def fork(
 
     async def work() -> SandboxInfo:
         async with sandbox(name) as box:
-            return await (await box.fork(copy, env=variables, labels=marks)).info()
+            made = await box.fork(copy, env=variables, labels=marks, identity=group)
+            return await made.info()
 
     info = run_async(work())
     answer(invocation, info, info.name)

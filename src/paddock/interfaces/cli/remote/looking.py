@@ -29,6 +29,7 @@ from paddock.interfaces.client.results import Link, Port, Usage
 @click.option("-l", "--label", "labels", multiple=True, metavar="K=V", help="Only those with it.")
 @click.option("--state", "states", multiple=True, help="Only those in this state.")
 @click.option("--name", "name_prefix", default="", help="Only those whose name begins so.")
+@click.option("--identity", default="", metavar="ID", help="Only those with it.")
 @click.option("-a", "--all", "every", is_flag=True, help="Also those that are gone.")
 @click.option("-q", "--quiet", is_flag=True, help="Only their ids.")
 @output_options
@@ -102,6 +103,7 @@ def _lines(info: SandboxInfo, usage: Usage | None) -> list[tuple[str, str]]:
         ("template", info.template),
         ("made of", info.snapshot_id or info.parent_id or ""),
         ("network", info.egress.mode),
+        ("identity", info.identity),
         ("labels", ", ".join(f"{key}={value}" for key, value in info.labels.items())),
         ("variables", ", ".join(info.env_names)),
         ("created", f"{info.created_at:%Y-%m-%d %H:%M:%S %Z}"),

@@ -75,11 +75,19 @@ class Life:
         labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
         network: str | None = None,
+        identity: str = "",
     ) -> Self:
         """A second sandbox with a copy of its disk. Variables are carried over by name only where
-        they are given anew."""
+        they are given anew; an identity makes it one of that group."""
         return type(self)(
             portal().run(
-                self._inner.fork(name, env=env, labels=labels, timeout=timeout, network=network)
+                self._inner.fork(
+                    name,
+                    env=env,
+                    labels=labels,
+                    timeout=timeout,
+                    network=network,
+                    identity=identity,
+                )
             )
         )

@@ -49,13 +49,19 @@ class Sandbox(Life, Sight):
         ports: Sequence[int] = (),
         runtime: str = "",
         hardened: bool | None = None,
-        owner: str = "",
+        identity: str = "",
+        another: bool | None = None,
+        wait: float | None = None,
         server: Server | None = None,
     ) -> Self:
         """Make a sandbox; it runs when this returns. One is made, also when the connection breaks.
 
         Times are in seconds, `math.inf` is for ever. After `timeout` it is killed, or paused or
         stopped if `on_timeout` says so; after `idle_timeout` without work it is stopped.
+
+        With an `identity`, the sandbox that has it already is given back, in whatever state it is;
+        while somebody else is making it, `wait` is how long that is waited for. `another` makes a
+        further one of the group. One with an identity is not deleted at the end of a `with`.
         """
         return cls(
             portal().run(
@@ -81,11 +87,20 @@ class Sandbox(Life, Sight):
         labels: Mapping[str, str] | None = None,
         states: Sequence[str] = (),
         name_prefix: str = "",
+        identity: str = "",
+        identity_prefix: str = "",
         server: Server | None = None,
     ) -> Iterator[SandboxInfo]:
-        """Your team's sandboxes, newest first; those with all of the labels."""
+        """Your team's sandboxes, newest first; those with all of the labels, or of one identity."""
         return portal().each(
-            AsyncSandbox.list(labels=labels, states=states, name_prefix=name_prefix, server=server)
+            AsyncSandbox.list(
+                labels=labels,
+                states=states,
+                name_prefix=name_prefix,
+                identity=identity,
+                identity_prefix=identity_prefix,
+                server=server,
+            )
         )
 
     @property
