@@ -10,6 +10,7 @@ from paddock.domain.event import Event, EventKind
 from paddock.domain.lifetime import Clockwork, Lifetime
 from paddock.domain.reason import Reason
 from paddock.domain.sandbox import Resources, SandboxState, transition
+from paddock.domain.work import Work
 
 SANDBOX_PREFIX = "sbx"
 SNAPSHOT_PREFIX = "snp"
@@ -55,6 +56,7 @@ class SandboxRecord:
     started_at: float | None = None
     owner: str = ""
     """Whose it is outside of Paddock: a user of who uses the API. Never changed."""
+    work: Work | None = None
     version: int = 0
 
     @property

@@ -9,6 +9,7 @@ from paddock.domain.reason import Reason
 from paddock.domain.records import SandboxRecord, check_name, moved
 from paddock.domain.sandbox import SandboxState, transition
 from paddock.domain.team import Principal, Scope
+from paddock.domain.work import Work
 from paddock.ports.clock import Clock
 from paddock.ports.provider import Observation, Provider, Ref, Usage
 from paddock.ports.store import Page, SandboxFilter, Store
@@ -35,6 +36,7 @@ class Amendment:
     keep_alive_s: float | None = None
     """From now on, clamped; 0 ends it."""
     public_ports: frozenset[int] | None = None
+    work: Work | None = None
 
 
 class Questions:
@@ -334,6 +336,7 @@ def _amended(current: SandboxRecord, wanted: Amendment, now: float) -> SandboxRe
         labels=current.labels if wanted.labels is None else dict(wanted.labels),
         lifetime=current.lifetime.changed(wanted.lifetime),
         public_ports=(current.public_ports if wanted.public_ports is None else wanted.public_ports),
+        work=wanted.work or current.work,
         clock=clock,
         changed_at=now,
     )

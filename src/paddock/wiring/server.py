@@ -60,6 +60,7 @@ from paddock.services.snapshots import Snapshots
 from paddock.services.system import system
 from paddock.services.templates import Kept, Templates, Told
 from paddock.services.terminals import Terminals
+from paddock.services.work import WorkInside
 from paddock.settings import ServerConfig, Settings
 from paddock.wiring import providers as opening
 from paddock.wiring.configured import configured
@@ -210,6 +211,8 @@ class _Parts:
             guests=self.guests,
         )
         self.inside = Inside(self.changes, self.guests, self.activity, self.sandboxes)
+        self.work = WorkInside(store, self.inside, self.guests)
+        self.sandboxes.holds.append(self.work.hold)
 
     def previews(self, access: Access, key: bytes) -> Previews:
         return Previews(
@@ -255,6 +258,7 @@ class _Parts:
             environment=Environment(self.changes, self.guests),
             commands=commands,
             terminals=Terminals(self.inside, commands),
+            work=self.work,
             files=Files(self.inside, self.store, self.clock),
             archives=Archives(self.inside, self.store, self.clock),
             inside=self.inside,

@@ -77,6 +77,7 @@ async def test_a_second_team_finds_nothing_of_the_first_on_any_route(plane, box)
         "purge": (await plane.admin.post("/v1/purge", {"owner": "nobody"}))["id"],
         "person": (await plane.admin.post("/v1/people", {"name": "Ours"}))["id"],
         "session": (await plane.client("").post("/v1/session", {"token": plane.admin.token}))["id"],
+        "identity": "acme/shop",
     }
     await plane.admin.call("PUT", "/v1/secrets/TOKEN", {"value": "x", "sensitive": False})
     document = (await plane.admin.get("/v1/openapi.json")).body

@@ -33,6 +33,7 @@ from paddock.services.settings import SettingsAtWork
 from paddock.services.snapshots import Snapshots
 from paddock.services.templates import Templates
 from paddock.services.terminals import Terminals
+from paddock.services.work import WorkInside
 
 MAX_PAGE = 500
 LONGEST_KEY = 200
@@ -54,6 +55,7 @@ class Services:
     files: Files
     archives: Archives
     terminals: Terminals
+    work: WorkInside
     inside: Inside
     snapshots: Snapshots
     events: EventFeed

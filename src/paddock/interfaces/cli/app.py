@@ -57,6 +57,7 @@ COMMANDS = (
     Lazy("events", f"{_THERE}.history:events", "Say what happened, oldest first."),
     Lazy("exec", f"{_THERE}.executing:exec_", "Run a command in a sandbox."),
     Lazy("fork", f"{_THERE}.copies:fork", "Make a second sandbox with a copy of the disk."),
+    Lazy("group", f"{_THERE}.groups:group", "The sandboxes that share an identity."),
     Lazy("inspect", f"{_THERE}.looking:inspect", "Say everything about sandboxes."),
     Lazy(
         "kill",

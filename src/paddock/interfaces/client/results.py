@@ -54,6 +54,14 @@ class Egress:
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """Where in a sandbox the work is, and what it began with."""
+
+    directory: str
+    base: str
+
+
+@dataclass(frozen=True, slots=True)
 class SandboxInfo:
     """A sandbox as the server sees it."""
 
@@ -75,6 +83,7 @@ class SandboxInfo:
     ports: tuple[int, ...]
     public_ports: tuple[int, ...]
     lifetime: Lifetime
+    work: Work | None
     created_at: datetime
     changed_at: datetime
     started_at: datetime | None

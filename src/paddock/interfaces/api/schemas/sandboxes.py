@@ -10,6 +10,7 @@ from paddock.domain.lifetime import Lifetime, OnTimeout, Terms, idle_at
 from paddock.domain.reason import Reason
 from paddock.domain.records import SandboxRecord
 from paddock.domain.sandbox import FLOORS, Limits, Resources, SandboxState
+from paddock.domain.work import Work
 from paddock.interfaces.api.schemas.common import (
     Env,
     Identity,
@@ -21,6 +22,7 @@ from paddock.interfaces.api.schemas.common import (
     at,
     moment,
 )
+from paddock.interfaces.api.schemas.work import WorkShape
 from paddock.ports.provider import Usage
 from paddock.services.making import WAIT_S, Wish
 from paddock.services.sandboxes import Amendment
@@ -203,6 +205,7 @@ class ChangeSandbox(Shape):
         Seconds | None, Field(ge=0, description="no idleness for so long from now; 0 ends it")
     ] = None
     public_ports: Annotated[list[Port], Field(max_length=64)] | None = None
+    work: WorkShape | None = None
 
     def read(self) -> Amendment:
         public = None if self.public_ports is None else frozenset(self.public_ports)
@@ -213,6 +216,7 @@ class ChangeSandbox(Shape):
             timeout_s=self.timeout_s,
             keep_alive_s=self.keep_alive_s,
             public_ports=public,
+            work=self.work.read() if self.work else None,
         )
 
 
@@ -243,6 +247,7 @@ class SandboxShape(Shape):
     ports: list[int]
     public_ports: list[int]
     lifetime: LifetimeShape
+    work: WorkShape | None
     created_at: datetime
     changed_at: datetime
     started_at: datetime | None
@@ -285,6 +290,7 @@ def show(sandbox: SandboxRecord) -> SandboxShape:
         ports=list(sandbox.ports),
         public_ports=sorted(sandbox.public_ports),
         lifetime=_lifetime(lifetime),
+        work=_work(sandbox.work),
         created_at=at(sandbox.created_at),
         changed_at=at(sandbox.changed_at),
         started_at=moment(sandbox.started_at),
@@ -303,6 +309,10 @@ def _show_resources(resources: Resources) -> ResourcesShape:
         disk_mib=resources.disk_mib,
         pids=resources.pids,
     )
+
+
+def _work(work: Work | None) -> WorkShape | None:
+    return WorkShape(directory=work.directory, base=work.base) if work else None
 
 
 def _lifetime(lifetime: Lifetime) -> LifetimeShape:
