@@ -152,7 +152,8 @@ def told(changes: Sequence[Change]) -> str:
     paths = (change.path.encode("utf-8", "backslashreplace").decode() for change in changes)
     names = ", ".join(itertools.islice(paths, _NAMED))
     more = f" and {len(changes) - _NAMED} more" if len(changes) > _NAMED else ""
-    return f"{len(changes)} changed files: {names}{more}"
+    files = "file" if len(changes) == 1 else "files"
+    return f"{len(changes)} changed {files}: {names}{more}"
 
 
 def _why(ran: CommandResult, work: Work) -> str:

@@ -58,6 +58,11 @@ COMMANDS = (
     Lazy("exec", f"{_THERE}.executing:exec_", "Run a command in a sandbox."),
     Lazy("fork", f"{_THERE}.copies:fork", "Make a second sandbox with a copy of the disk."),
     Lazy("group", f"{_THERE}.groups:group", "The sandboxes that share an identity."),
+    Lazy(
+        "here",
+        f"{_THERE}.worktree.commands:here",
+        "Run a command in the sandbox of this worktree.",
+    ),
     Lazy("inspect", f"{_THERE}.looking:inspect", "Say everything about sandboxes."),
     Lazy(
         "kill",
@@ -92,6 +97,7 @@ COMMANDS = (
     Lazy("token", f"{_THERE}.access:token", "Who may come in, and for what."),
     Lazy("up", f"{_HERE}.up:up", "Start the control plane."),
     Lazy("version", f"{_HERE}.version:version", "Print the version."),
+    Lazy("worktree", f"{_THERE}.worktree.commands:worktree", "The sandbox of a git worktree."),
 )
 for _command in COMMANDS:
     cli.add_command(_command)

@@ -6,7 +6,7 @@ from paddock.interfaces.client.command import AsyncCommand, Listener
 from paddock.interfaces.client.commands import AsyncCommands, Cmd
 from paddock.interfaces.client.server import Server
 
-_SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash -l; exec sh -l")
+SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash -l; exec sh -l")
 
 
 class AsyncPty:
@@ -20,7 +20,7 @@ class AsyncPty:
         self,
         size: tuple[int, int] = (80, 24),
         *,
-        cmd: Cmd = _SHELL,
+        cmd: Cmd = SHELL,
         cwd: str = "",
         env: Mapping[str, str] | None = None,
         user: str = "",

@@ -30,8 +30,6 @@ _PASSED = (
     "ports",
     "runtime",
     "owner",
-    "identity",
-    "another",
 )
 
 
@@ -47,8 +45,6 @@ def creation_options(command: F) -> F:
         click.option("--cpus", type=Number(), help="Processors, such as 0.5 or 2."),
         click.option("--keep-alive", type=Seconds(), help="Not idle for so long."),
         click.option("--idle-timeout", type=Seconds(), help="Stopped after so long without work."),
-        click.option("--group", default="", metavar="ID", help="A further one with this identity."),
-        click.option("--identity", default="", metavar="ID", help="The one that has it, if any."),
         click.option("-l", "--label", "labels", multiple=True, metavar="K=V", help="To find it."),
         click.option("--owner", default="", help="Whose it is; `paddock purge` forgets them."),
         click.option("-p", "--provider", default="", metavar="NAME", help="Where it runs."),
@@ -64,10 +60,6 @@ def creation(options: dict[str, Any]) -> dict[str, Any]:
     """The options of `creation_options` as AsyncSandbox.create takes them."""
     if options["template"] and options["snapshot"]:
         refuse("--template and --snapshot were given", "a sandbox starts from one of them")
-    if options["identity"] and options["group"]:
-        refuse("--identity and --group were given", "it is the one that has it, or a further one")
-    if options["group"]:
-        options = {**options, "identity": options["group"], "another": True}
     given = {name: options[name] for name in _PASSED if options.get(name) not in (None, "")}
     labels = pairs(options["labels"], "--label")
     return {**given, "template": options["template"], "labels": labels}
@@ -75,6 +67,8 @@ def creation(options: dict[str, Any]) -> dict[str, Any]:
 
 @click.command()
 @creation_options
+@click.option("--identity", default="", metavar="ID", help="The one that has it, if any.")
+@click.option("--group", default="", metavar="ID", help="A further one with this identity.")
 @click.option("--timeout", type=Seconds(), help="Its time is up after so long.")
 @click.option("--on-timeout", type=click.Choice(["kill", "pause", "stop"]), help="Then so.")
 @click.option("--always-on", is_flag=True, help="Never idle.")
@@ -89,7 +83,11 @@ def create(invocation: Invocation, /, **options: Any) -> None:
     `paddock rm`. With --identity, asking again gives the same one, in whatever state it is; with
     --group there may be several, and `paddock group overlaps` says who edited the same files.
     """
+    if options["identity"] and options["group"]:
+        refuse("--identity and --group were given", "it is the one that has it, or a further one")
     wish = creation(options)
+    wish["identity"] = options["identity"] or options["group"]
+    wish["another"] = bool(options["group"]) or None
     wish["env"] = environment(options["env"], options["env_file"])
     wish["always_on"] = options["always_on"] or None
 

@@ -9,7 +9,7 @@ from paddock.interfaces.client.blocking.command import Command
 from paddock.interfaces.client.command import Listener
 from paddock.interfaces.client.commands import Cmd
 from paddock.interfaces.client.portal import portal
-from paddock.interfaces.client.pty import _SHELL, AsyncPty
+from paddock.interfaces.client.pty import SHELL, AsyncPty
 
 
 class Pty:
@@ -25,7 +25,7 @@ class Pty:
         self,
         size: tuple[int, int] = (80, 24),
         *,
-        cmd: Cmd = _SHELL,
+        cmd: Cmd = SHELL,
         cwd: str = "",
         env: Mapping[str, str] | None = None,
         user: str = "",

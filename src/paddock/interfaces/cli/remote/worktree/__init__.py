@@ -1,0 +1,1 @@
+"""`paddock worktree`: the directory says which sandbox is meant."""
