@@ -211,6 +211,7 @@ class _Parts:
             guests=self.guests,
         )
         self.inside = Inside(self.changes, self.guests, self.activity, self.sandboxes)
+        self.commands = Commands(self.inside, store, clock)
         self.work = WorkInside(store, self.inside, self.guests)
         self.sandboxes.holds.append(self.work.hold)
 
@@ -247,7 +248,11 @@ class _Parts:
         vault: Vault,
         anyone: Principal | None,
     ) -> Services:
+<<<<<<< HEAD
         commands, people = self._commands(), self._people(access)
+=======
+        people = People(self.store, self.clock, access, Sessions(self.store, self.clock, access))
+>>>>>>> 13d2a08 (docs: what the tests prove now)
         return Services(
             store=self.store,
             access=access,
@@ -256,8 +261,8 @@ class _Parts:
             purges=self._purges(),
             sandboxes=self.sandboxes,
             environment=Environment(self.changes, self.guests),
-            commands=commands,
-            terminals=Terminals(self.inside, commands),
+            commands=self.commands,
+            terminals=Terminals(self.inside, self.commands),
             work=self.work,
             files=Files(self.inside, self.store, self.clock),
             archives=Archives(self.inside, self.store, self.clock),
