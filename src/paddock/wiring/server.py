@@ -248,16 +248,10 @@ class _Parts:
         vault: Vault,
         anyone: Principal | None,
     ) -> Services:
-<<<<<<< HEAD
-        commands, people = self._commands(), self._people(access)
-=======
-        people = People(self.store, self.clock, access, Sessions(self.store, self.clock, access))
->>>>>>> 13d2a08 (docs: what the tests prove now)
         return Services(
             store=self.store,
             access=access,
-            people=people,
-            sessions=people.sessions,
+            people=self._people(access),
             purges=self._purges(),
             sandboxes=self.sandboxes,
             environment=Environment(self.changes, self.guests),
@@ -282,9 +276,6 @@ class _Parts:
             rate=self.rate,
             anyone=anyone,
         )
-
-    def _commands(self) -> Commands:
-        return Commands(self.inside, self.store, self.clock)
 
     def _people(self, access: Access) -> People:
         sessions = Sessions(self.store, self.clock, access)

@@ -47,7 +47,6 @@ class Services:
     store: Store
     access: Access
     people: People
-    sessions: Sessions
     purges: Purges
     sandboxes: Sandboxes
     environment: Environment
@@ -74,6 +73,10 @@ class Services:
     """What begins a trace; None when none is wanted."""
     anyone: Principal | None = None
     """Who acts when nobody has to say who they are; None asks for a token."""
+
+    @property
+    def sessions(self) -> Sessions:
+        return self.people.sessions
 
 
 # All dependencies are `async def`: FastAPI would send plain functions through a thread.

@@ -49,6 +49,7 @@ class Sandbox(Life, Sight):
         ports: Sequence[int] = (),
         runtime: str = "",
         hardened: bool | None = None,
+        owner: str = "",
         identity: str = "",
         another: bool | None = None,
         wait: float | None = None,
