@@ -4,7 +4,7 @@ Everything that happens *inside* a sandbox (commands, files, terminals, processe
 guest and is the same everywhere. A provider is therefore small, and this is all of it.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
@@ -45,6 +45,8 @@ class Capabilities:
     """stop() and start(): the machine ends, the disk stays."""
     archive: bool = False
     """archive(): the disk of a stopped sandbox becomes a compressed copy until it is started."""
+    sleeping_disk: bool = False
+    """open_disk(): files of a stopped or paused sandbox are read without waking it."""
     snapshot: bool = False
     fork: bool = False
     egress: bool = False
@@ -133,6 +135,15 @@ class Endpoint:
     netns_started: int | None = None
     """When that process began, in ticks since the host was started (field 22 of /proc/<pid>/stat):
     who enters looks at it first, because the number alone may be another's by then."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDisk:
+    """The disk of a sandbox that sleeps, for as long as somebody looks at it."""
+
+    address: GuestAddress
+    aclose: Callable[[], Awaitable[None]]
+    """Once is enough, a second time is success; so is one after the disk has gone."""
 
 
 class Status(StrEnum):
@@ -233,6 +244,17 @@ class Provider(Protocol):
         is still found and observed, with its reason, labels and key. Archiving an archived sandbox
         is success; anything but a stopped one is Conflict. Of an archived one guest(), endpoint(),
         snapshot() and fork() are Conflict. Where it fails, the sandbox is stopped as before.
+        """
+        ...
+
+    async def open_disk(self, ref: Ref) -> OpenDisk:
+        """A guest that has the disk of a stopped or paused sandbox before it.
+
+        Files are read from it as from the sandbox's own guest: by the same paths, with the same
+        rights, and no link leads out of it. Nothing on the disk can be changed, none of the
+        sandbox's programs is started, and to observe() it sleeps as before. Several may look at
+        once. A start(), resume(), archive() or destroy() does not wait for those who look: they
+        lose the connection. A running or archived sandbox is Conflict.
         """
         ...
 

@@ -38,6 +38,7 @@ from paddock.ports.provider import (
     Health,
     Isolation,
     Observation,
+    OpenDisk,
     Ref,
     SandboxSpec,
     Status,
@@ -119,6 +120,9 @@ class ReferenceProvider:
 
     async def archive(self, ref: Ref) -> Observation:
         self._cannot("archive", "archive")
+
+    async def open_disk(self, ref: Ref) -> OpenDisk:
+        self._cannot("open_disk", "sleeping_disk")
 
     async def destroy(self, ref: Ref) -> None:
         record = self._records.read(ref.id)
@@ -222,10 +226,10 @@ class ReferenceProvider:
         """Start the guest and wait until it answers."""
         log = self._records.home(record.id) / "guest.log"
         argv = (*self._prefix(record), *self._argv(record))
-        guest = await _launch(argv, log, {MARKER: record.id})
+        guest = await launch(argv, log, {MARKER: record.id})
         record = self._records.write(replace(record, pid=guest.pid, pid_start=guest.start))
         give_up_at = time.monotonic() + _BOOT_S
-        while not await _introduced(self._address(record), self._env(record)):
+        while not await introduced(self._address(record), self._env(record)):
             if time.monotonic() > give_up_at or not guest.lives:
                 said = log.read_text(errors="replace")[-500:].strip()
                 raise Broken(f"the guest of {record.id} does not answer: {said}")
@@ -326,7 +330,7 @@ def _most(place: Path) -> Resources:
     )
 
 
-async def _launch(argv: tuple[str, ...], log: Path, env: Mapping[str, str]) -> processes.Proc:
+async def launch(argv: tuple[str, ...], log: Path, env: Mapping[str, str]) -> processes.Proc:
     """Start a process that is not ours to wait for."""
     shell = await asyncio.create_subprocess_exec(
         "sh",
@@ -344,7 +348,7 @@ async def _launch(argv: tuple[str, ...], log: Path, env: Mapping[str, str]) -> p
     return started
 
 
-async def _introduced(address: GuestAddress, env: Mapping[str, str]) -> bool:
+async def introduced(address: GuestAddress, env: Mapping[str, str]) -> bool:
     """Tell the guest the sandbox's environment; False while it does not listen yet.
 
     Not by a file of NAME=VALUE lines: a value may have lines of its own.

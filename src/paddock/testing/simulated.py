@@ -30,8 +30,8 @@ from paddock.ports.provider import (
     SandboxSpec,
     Usage,
 )
-from paddock.testing.archiving import ArchivingProvider
 from paddock.testing.records import Record, locked
+from paddock.testing.showing import ShowingProvider
 
 IMAGE = "registry.example/simulated:1"
 
@@ -39,7 +39,7 @@ IMAGE = "registry.example/simulated:1"
 _CLOSED_NETWORK = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 
 
-class SimulatedProvider(ArchivingProvider):
+class SimulatedProvider(ShowingProvider):
     """The reference provider with everything that can be had without a fence."""
 
     def __init__(self, place: Path, name: str = "simulated") -> None:
@@ -54,6 +54,7 @@ class SimulatedProvider(ArchivingProvider):
             pause=PauseKind.MEMORY,
             stop=True,
             archive=True,
+            sleeping_disk=os.geteuid() == 0,
             snapshot=True,
             fork=True,
             egress=os.geteuid() == 0,
@@ -69,6 +70,7 @@ class SimulatedProvider(ArchivingProvider):
         return await self._turn(ref, SandboxState.RUNNING, SandboxState.PAUSED)
 
     async def resume(self, ref: Ref) -> Observation:
+        await self._hide(self._record(ref))
         return await self._turn(ref, SandboxState.PAUSED, SandboxState.RUNNING)
 
     async def renew(self, ref: Ref, until: float) -> Observation:
@@ -249,6 +251,7 @@ class PausesToDisk(SimulatedProvider):
     async def resume(self, ref: Ref) -> Observation:
         async with locked(self._place / "locks", self._record(ref).key):
             record = self._record(ref)
+            await self._hide(record)
             if record.state is SandboxState.PAUSED:
                 record = await self._boot(record)
             return self._observation(record)

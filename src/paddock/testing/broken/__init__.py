@@ -1,12 +1,21 @@
 """Providers that are wrong on purpose: the proof that every check can fail."""
 
-from paddock.testing.broken import archiving, checkpointing, creating, fencing, living, lying
+from paddock.testing.broken import (
+    archiving,
+    checkpointing,
+    creating,
+    fencing,
+    living,
+    lying,
+    sleeping,
+)
 from paddock.testing.broken.defect import Defect
 
 DEFECTS: tuple[Defect, ...] = (
     *creating.DEFECTS,
     *living.DEFECTS,
     *archiving.DEFECTS,
+    *sleeping.DEFECTS,
     *checkpointing.DEFECTS,
     *lying.DEFECTS,
     *fencing.DEFECTS,

@@ -16,6 +16,7 @@ from paddock.testing.conformance import (
     pausing,
     reattaching,
     runs,
+    sleeping,
     snapshots,
     stopping,
 )
@@ -34,6 +35,7 @@ CHECKS: tuple[Check, ...] = tuple(
         runs,
         stopping,
         archiving,
+        sleeping,
         pausing,
         snapshots,
         checkpointing,

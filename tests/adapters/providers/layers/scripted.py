@@ -15,6 +15,7 @@ from paddock.ports.provider import (
     Health,
     Isolation,
     Observation,
+    OpenDisk,
     PauseKind,
     Provider,
     Ref,
@@ -27,6 +28,7 @@ ABLE = Capabilities(
     pause=PauseKind.MEMORY,
     stop=True,
     archive=True,
+    sleeping_disk=True,
     snapshot=True,
     fork=True,
     egress=True,
@@ -56,6 +58,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "stop": (REF,),
     "start": (REF,),
     "archive": (REF,),
+    "open_disk": (REF,),
     "destroy": (REF,),
     "renew": (REF, 1_700_000_100.0),
     "snapshot": (REF, "k"),
@@ -141,6 +144,10 @@ class ScriptedProvider:
     async def archive(self, ref: Ref) -> Observation:
         await self._act("archive")
         return SEEN
+
+    async def open_disk(self, ref: Ref) -> OpenDisk:
+        await self._act("open_disk")
+        return OpenDisk(GuestAddress(socket="/run/disk"), self.aclose)
 
     async def destroy(self, ref: Ref) -> None:
         await self._act("destroy")

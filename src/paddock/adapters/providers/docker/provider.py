@@ -31,6 +31,7 @@ from paddock.ports.provider import (
     Health,
     Isolation,
     Observation,
+    OpenDisk,
     PauseKind,
     Ref,
     SandboxSpec,
@@ -253,6 +254,13 @@ class DockerProvider:
             "the docker provider does not support archive: an engine gives back no disk of a "
             "container without giving up the container itself",
             remediation="keep it stopped, or snapshot it and destroy it",
+        )
+
+    async def open_disk(self, ref: Ref) -> OpenDisk:
+        raise Unsupported(
+            "the docker provider does not support open_disk: an engine shows the files of a "
+            "container that does not run as one archive only",
+            remediation="start the sandbox first",
         )
 
     async def destroy(self, ref: Ref) -> None:

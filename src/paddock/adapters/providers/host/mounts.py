@@ -69,12 +69,15 @@ class Mounter:
             Path(target).rmdir()
 
     def mount_overlay(
-        self, lowers: list[str], volume: str, target: str, first_id: int | None
+        self, lowers: list[str], volume: str, target: str, *, first_id: int | None, above: str = ""
     ) -> Callable[[], None]:
-        """Mount a sandbox's root, the uppermost of the lower layers first; the answer unmounts."""
+        """Mount a sandbox's root, the uppermost of the lower layers first; the answer unmounts.
+
+        `above` is what a sandbox has changed, to be looked at only. Its owners are shifted already.
+        """
         if first_id is not None:
             lowers = [self.mapped[lower, first_id] for lower in lowers]
-        layers = ":".join(_escape(lower) for lower in lowers)
+        layers = ":".join(_escape(lower) for lower in ([above] if above else []) + lowers)
         changed = f"upperdir={_escape(volume)}/upper,workdir={_escape(volume)}/work"
         # No index and no inode numbers across layers: the copy of a volume is mounted elsewhere.
         options = f"lowerdir={layers},{changed},index=off,xino=off,metacopy=off"

@@ -23,6 +23,7 @@ DEADLINES: Mapping[Operation, float] = {
     Operation.STOP: 60,
     Operation.START: 120,
     Operation.ARCHIVE: 120,
+    Operation.OPEN_DISK: 60,
     Operation.DESTROY: 60,
     Operation.RENEW: 15,
     Operation.SNAPSHOT: 300,

@@ -21,6 +21,7 @@ FLAGS: Mapping[Operation, str] = {
     Operation.STOP: "stop",
     Operation.START: "stop",
     Operation.ARCHIVE: "archive",
+    Operation.OPEN_DISK: "sleeping_disk",
     Operation.RENEW: "expires_itself",
     Operation.SNAPSHOT: "snapshot",
     Operation.SNAPSHOTS: "snapshot",

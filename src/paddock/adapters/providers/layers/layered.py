@@ -14,6 +14,7 @@ from paddock.ports.provider import (
     Endpoint,
     Health,
     Observation,
+    OpenDisk,
     Provider,
     Ref,
     SandboxSpec,
@@ -36,6 +37,7 @@ class Operation(StrEnum):
     STOP = "stop"
     START = "start"
     ARCHIVE = "archive"
+    OPEN_DISK = "open_disk"
     DESTROY = "destroy"
     RENEW = "renew"
     SNAPSHOT = "snapshot"
@@ -129,6 +131,9 @@ class Layered:
 
     async def archive(self, ref: Ref) -> Observation:
         return await self._pass(Operation.ARCHIVE, self._inner.archive, ref=ref)
+
+    async def open_disk(self, ref: Ref) -> OpenDisk:
+        return await self._pass(Operation.OPEN_DISK, self._inner.open_disk, ref=ref)
 
     async def destroy(self, ref: Ref) -> None:
         await self._pass(Operation.DESTROY, self._inner.destroy, ref=ref)

@@ -55,6 +55,8 @@ class BundleSpec:
     processes_of_user: int | None = None
     """How many one user may have, for kernels that know no control groups."""
     swap_accounting: bool = False
+    read_only: bool = False
+    """Nothing on the root file system can be changed."""
 
 
 def build(spec: BundleSpec) -> dict[str, Any]:
@@ -62,7 +64,7 @@ def build(spec: BundleSpec) -> dict[str, Any]:
     return {
         "ociVersion": "1.0.2",
         "process": _process(spec),
-        "root": {"path": spec.root, "readonly": False},
+        "root": {"path": spec.root, "readonly": spec.read_only},
         "hostname": "sandbox",
         "mounts": _mounts(spec),
         "linux": {

@@ -7,7 +7,7 @@ import shutil
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from paddock.adapters.providers.finishing import uncancelled
@@ -19,6 +19,7 @@ from paddock.adapters.providers.local import bundle, door, host_layer, packed, r
 from paddock.adapters.providers.local.layout import Layout
 from paddock.adapters.providers.local.plan import Image
 from paddock.adapters.providers.local.records import Machine, SandboxRecord, boot_id
+from paddock.adapters.providers.local.storage.volumes import make_parts
 from paddock.adapters.providers.local.tunnels import Tunnels
 from paddock.domain.errors import Broken, Unavailable
 from paddock.domain.guest import GuestAddress
@@ -57,8 +58,35 @@ class Machines:
 
     async def boot(self, record: SandboxRecord, image: Image | None = None) -> Machine:
         """A running machine on the sandbox's volume. On failure the caller ends what is there."""
+        return await self._boot(record, Disk(self.volumes / record.ref, image=image))
+
+    async def show(self, record: SandboxRecord) -> GuestAddress:
+        """A guest that has the disk of a sandbox that sleeps as its root, to be looked at only.
+
+        A machine of its own with a name of its own, so that whoever starts, swept up or destroys
+        the sandbox knows what to end. What it would write, were it let, lies beside the bundle.
+        """
+        view = replace(record, ref=shown_as(record.ref), machine=None)
+        place = self.layout.bundle(view.ref)
+        owner = record.idmap.first if record.idmap else 0
+        await self.sweep(view.ref)
+        await asyncio.to_thread(_lay_out, place, owner)
+        disk = Disk(place, above=str(self.volumes / record.ref / "upper"))
+        try:
+            await self._boot(view, disk)
+        except BaseException:
+            await uncancelled(self.sweep(view.ref))
+            raise
+        return self.address(view)
+
+    async def hide(self, ref: str) -> None:
+        """Nobody looks at its disk any more, whoever showed it; nobody doing so is success."""
+        if self.layout.bundle(shown_as(ref)).exists():
+            await self.sweep(shown_as(ref))
+
+    async def _boot(self, record: SandboxRecord, disk: "Disk") -> Machine:
         engine = runtime.choose(record.runtime)
-        directory = self._write_bundle(record, engine, image)
+        directory, image = self._write_bundle(record, engine, disk), disk.image
         self.on_step("boot.bundle")
         lowers = [*self._more_layers(engine), str(self.host_layer), record.lower]
         if record.idmap is not None:
@@ -70,9 +98,10 @@ class Machines:
                 timeout=_RESTORE_TIMEOUT_S if image else _BOOT_TIMEOUT_S,
                 overlay={
                     "lowers": lowers,
-                    "volume": str(self.volumes / record.ref),
+                    "volume": str(disk.volume),
                     "target": str(directory / "rootfs"),
                     "first_id": record.idmap.first if record.idmap else None,
+                    "above": disk.above,
                 },
             )
         )
@@ -113,19 +142,19 @@ class Machines:
             return engine.run_argv(state, directory, ref)
         return engine.restore_argv(state, directory, image.directory, ref)
 
-    def _write_bundle(
-        self, record: SandboxRecord, engine: runtime.Runtime, image: Image | None
-    ) -> Path:
+    def _write_bundle(self, record: SandboxRecord, engine: runtime.Runtime, disk: "Disk") -> Path:
+        image = disk.image
         directory = self.layout.bundle(record.ref)
         (directory / "rootfs").mkdir(parents=True, exist_ok=True)
         spec = bundle.BundleSpec(
             root=str(directory / "rootfs"),
             init=self.init,
-            guest_state=str(self.volumes / record.ref / "guest"),
+            guest_state=str(disk.volume / "guest"),
             cgroup_path=self.layout.cgroup(record.ref),
             resources=record.resources,
             idmap=record.idmap,
             no_new_privs=record.no_new_privs,
+            read_only=bool(disk.above),
         )
         if not engine.joinable:
             volume = self.volumes / record.ref
@@ -189,6 +218,28 @@ class Machines:
         shutil.rmtree(self.layout.bundle(ref), ignore_errors=True)
         shutil.rmtree(self.layout.ports(ref), ignore_errors=True)
         self.layout.socket(ref).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """What a machine has as its disk: a volume, and what it only looks at."""
+
+    volume: Path
+    above: str = ""
+    image: Image | None = None
+    """Processes that go on instead of a first one that begins."""
+
+
+def shown_as(ref: str) -> str:
+    """The name of the machine that shows the disk of a sandbox."""
+    return f"{ref}-disk"
+
+
+def _lay_out(place: Path, owner: int) -> None:
+    """A volume that lasts as long as the bundle it lies in."""
+    place.mkdir(parents=True)
+    make_parts(place, owner)
+    place.chmod(0o711)
 
 
 async def _find_guest(cgroup: Cgroup, init: int) -> Process:

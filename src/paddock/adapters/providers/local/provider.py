@@ -8,8 +8,10 @@ from pathlib import Path
 from paddock.adapters.providers.fingerprint import fingerprint
 from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.local import checkpoint, checks, packing, reconcile
+from paddock.adapters.providers.local.abilities import CONTAINER, GVISOR
 from paddock.adapters.providers.local.archives import Archives
 from paddock.adapters.providers.local.config import LocalConfig
+from paddock.adapters.providers.local.disks import Disks
 from paddock.adapters.providers.local.life import Life, check_on_disk, not_found
 from paddock.adapters.providers.local.opening import Parts, open_parts
 from paddock.adapters.providers.local.plan import Plan, check_network, check_source, host_resources
@@ -30,31 +32,14 @@ from paddock.ports.provider import (
     Capabilities,
     Endpoint,
     Health,
-    Isolation,
     Observation,
-    PauseKind,
+    OpenDisk,
     Ref,
     SandboxSpec,
     Usage,
 )
 
 Progress = Callable[[str, float | None], None]
-
-GVISOR = Capabilities(
-    isolation=Isolation.USER_KERNEL,
-    pause=PauseKind.MEMORY,
-    stop=True,
-    archive=True,
-    snapshot=True,
-    fork=True,
-    any_image=True,
-    late_ports=True,
-    metrics=True,
-    disk_limit=True,
-    checkpoint=True,
-)
-"""With runsc, where it can write memory down: its network is its own, and only what a relay inside
-carries comes out of it."""
 
 
 def _silent(_text: str, _fraction: float | None) -> None:
@@ -69,20 +54,7 @@ class LocalProvider:
     """Sandboxes on this host. Made by `LocalProvider.open`, ended by `aclose`."""
 
     name = "local"
-    CAPABILITIES = Capabilities(
-        isolation=Isolation.CONTAINER,
-        pause=PauseKind.MEMORY,
-        stop=True,
-        archive=True,
-        snapshot=True,
-        fork=True,
-        egress=True,
-        live_egress=True,
-        any_image=True,
-        late_ports=True,
-        metrics=True,
-        disk_limit=True,
-    )
+    CAPABILITIES = CONTAINER
     """With crun or runc, on btrfs. What the host at hand allows is in `capabilities`."""
 
     def __init__(self, config: LocalConfig, parts: Parts, progress: Progress) -> None:
@@ -93,6 +65,7 @@ class LocalProvider:
         self._watch: asyncio.Task[None] | None = None
         self._snapshots = Snapshots(self._life, self.name)
         self._archives = Archives(self._life)
+        self._disks = Disks(self._life)
         self._can_archive = packing.available()
         self._warm = WarmSandboxes(self._life)
 
@@ -261,6 +234,7 @@ class LocalProvider:
     async def resume(self, ref: Ref) -> Observation:
         async with self._life.held(self._id(ref)) as record:
             if record.state is SandboxState.PAUSED:
+                await self._disks.end(ref.id)
                 self._life.machines.cgroup(ref.id).thaw()
                 record = self._life.become(record, SandboxState.RUNNING)
             elif record.state is not SandboxState.RUNNING:
@@ -286,6 +260,7 @@ class LocalProvider:
         self._becoming(record, SandboxState.RUNNING)
         if record.state is SandboxState.PAUSED:
             raise Conflict(f"sandbox {record.ref} is paused", remediation="resume it instead")
+        await self._disks.end(record.ref)
         if record.state is SandboxState.ARCHIVED:
             record = await self._archives.bring_back(record)
         try:
@@ -298,13 +273,24 @@ class LocalProvider:
         if not self._can_archive:
             raise packing.refusal()
         async with self._life.held(self._id(ref)) as record:
+            await self._disks.end(ref.id)
             return (await self._archives.put_away(record)).observation(self.name)
+
+    async def open_disk(self, ref: Ref) -> OpenDisk:
+        if not self.capabilities.sleeping_disk:
+            raise Unsupported(
+                f"disks are not shown while sandboxes sleep on {self._config.runtime}",
+                remediation="start the sandbox first",
+            )
+        async with self._life.held(self._id(ref)) as record:
+            return await self._disks.open(record)
 
     def _becoming(self, record: SandboxRecord, target: SandboxState) -> SandboxRecord:
         return replace(record, state=transition(record.ref, record.state, target))
 
     async def destroy(self, ref: Ref) -> None:
         async with self._life.locks.hold(self._id(ref)):
+            await self._disks.end(ref.id)
             try:
                 record = self._life.records.read(ref.id)
             except Broken:
@@ -387,6 +373,7 @@ class LocalProvider:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
         try:
+            await self._disks.aclose()
             await self._warm.aclose()
             reconcile.forget_empty_groups(self._life)
         finally:
