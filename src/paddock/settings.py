@@ -15,6 +15,7 @@ from paddock.adapters.providers.docker.config import DockerConfig
 from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.store.config import StoreConfig
 from paddock.domain.errors import InvalidRequest
+from paddock.services.file_limits import FilesConfig
 
 T = TypeVar("T")
 
@@ -91,6 +92,7 @@ class Settings:
     docker: DockerConfig = field(default_factory=DockerConfig)
     server: ServerConfig = field(default_factory=ServerConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
+    files: FilesConfig = field(default_factory=FilesConfig)
     log: LogConfig = field(default_factory=LogConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
 

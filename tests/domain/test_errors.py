@@ -13,6 +13,7 @@ CODES = {
     "unauthenticated": False,
     "forbidden": False,
     "limit_exceeded": False,
+    "too_large": False,
     "unsupported": False,
     "timed_out": True,
     "provider_unavailable": True,

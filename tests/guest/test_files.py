@@ -56,6 +56,20 @@ async def test_a_download_says_its_length_and_is_not_chunked(raw: Raw) -> None:
     assert (head.status, head.headers["content-length"], head.body) == (200, "5", b"")
 
 
+async def test_a_part_is_given_of_the_version_that_was_meant(raw: Raw, guest: Guest) -> None:
+    await _post(raw, "version", b"0123456789")
+    whole = await raw("GET", "/files?path=version")
+    tag = whole.headers["etag"]
+    headers = {"range": "bytes=4-", "if-range": tag}
+    part = await raw("GET", "/files?path=version", headers=headers)
+    assert (part.status, part.body, part.headers["etag"]) == (206, b"456789", tag)
+    script = "touch -r version kept; printf 9876543210 > version; touch -r kept version"
+    await guest.exec(["sh", "-c", script])  # as long as before, and of the same time
+    other = await raw("GET", "/files?path=version", headers=headers)
+    assert (other.status, other.body) == (200, b"9876543210")
+    assert other.headers["etag"] != tag
+
+
 async def test_a_range_gives_a_part(raw: Raw) -> None:
     await _post(raw, "ranged", b"0123456789")
     for header, status, body, said in (

@@ -6,7 +6,8 @@ PaddockError
 ├── Conflict            not in this state; the thing exists and says otherwise
 ├── Unauthenticated
 ├── Forbidden
-├── LimitExceeded       a quota, a size or a rate
+├── LimitExceeded       a quota or a rate
+├── TooLarge            more than is taken or given in one piece; another way has no such limit
 ├── Unsupported         the provider said beforehand that it cannot
 ├── TimedOut
 └── ProviderError       the fault lies with where the sandbox runs
@@ -78,9 +79,15 @@ class Forbidden(PaddockError):
 
 
 class LimitExceeded(PaddockError):
-    """A quota, a size or a rate was exceeded."""
+    """A quota or a rate was exceeded."""
 
     code = "limit_exceeded"
+
+
+class TooLarge(PaddockError):
+    """More than is taken or given in one piece; asking again does not help."""
+
+    code = "too_large"
 
 
 class Unsupported(PaddockError):

@@ -36,6 +36,7 @@ _SERVICES = {
     "/filesystem.Filesystem/": "envd_filesystem",
     "/files": "files",
     "/paddock.Guest/Exec": "execute",
+    "/paddock.Guest/Unpack": "unpack",
     **{f"/paddock.Guest/{method}": "supervisor" for method in _SUPERVISOR},
     **{f"/paddock.Guest/{method}": "host" for method in _HOST},
     "/metrics": "host",

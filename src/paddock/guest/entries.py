@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import fnmatch
 import itertools
 import os
 import stat
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from . import paths, rights
 from .connect import Message
 from .environment import decode
-from .errors import GuestError
+from .errors import GuestError, invalid
 from .users import Account, Accounts
 
 METADATA_PREFIX = "user.e2b."
@@ -47,35 +49,74 @@ def describe_at(accounts: Accounts, directory: int, name: bytes, path: bytes) ->
     return {**_basic(accounts, status, path), **entry}
 
 
+@dataclass(frozen=True)
+class Walk:
+    """How much of a tree is listed."""
+
+    depth: int = 1
+    closed: tuple[bytes, ...] = ()
+    """Directories of such names, which may be patterns, are listed but not entered."""
+    after: bytes = b""
+    """Where a listing goes on: the path, below the directory, of the last entry that was had."""
+    limit: int = 0
+    """At most so many; 0 is all there are, and an error when that is too much."""
+
+    def enters(self, name: bytes, level: int) -> bool:
+        return level < self.depth and not any(fnmatch.fnmatchcase(name, p) for p in self.closed)
+
+
 async def list_below(
-    accounts: Accounts, account: Account, directory: int, path: bytes, *, depth: int
-) -> list[Message]:
-    """What the account can see below an open directory, sorted, each before its own children."""
+    accounts: Accounts, account: Account, directory: int, path: bytes, *, walk: Walk
+) -> tuple[list[Message], bool]:
+    """What the account can see below an open directory, sorted, each before its own children.
+
+    The second value says whether there is more than the limit.
+    """
+    most = walk.limit or _MOST_ENTRIES
     found: list[Message] = []
-    walk = _walk(accounts, directory, path, depth)
-    while True:
-        before = len(found)
+    visits = _visits(accounts, directory, path, walk)
+    while len(found) <= most:
+        wanted = min(_ENTRIES_AT_ONCE, most + 1 - len(found))
         with rights.of(account):
-            found += itertools.islice(walk, _ENTRIES_AT_ONCE)
-        if len(found) > _MOST_ENTRIES:
-            raise GuestError(
-                "resource_exhausted", f"more than {_MOST_ENTRIES} entries; list fewer levels"
-            )
-        if len(found) - before < _ENTRIES_AT_ONCE:
-            return found
+            taken = list(itertools.islice(visits, wanted))
+        found += taken
+        if len(taken) < wanted:
+            return found, False
         await asyncio.sleep(0)
+    if not walk.limit:
+        raise GuestError("resource_exhausted", f"more than {most} entries; list fewer levels")
+    return found[:most], True
 
 
-def _walk(accounts: Accounts, directory: int, path: bytes, depth: int) -> Iterator[Message]:
-    todo = [(name, 1) for name in _names_down(directory)]
+def _visits(accounts: Accounts, directory: int, path: bytes, walk: Walk) -> Iterator[Message]:
+    todo = _resumed(directory, walk)
     while todo:
         relative, level = todo.pop()
+        enter = walk.enters(os.path.basename(relative), level)
         try:
-            entry, inner = _visit(accounts, directory, relative, path, descend=level < depth)
+            entry, inner = _visit(accounts, directory, relative, path, descend=enter)
         except OSError:
             continue  # it went away meanwhile; the listing is of what is there
         todo += [(os.path.join(relative, name), level + 1) for name in inner]
         yield entry
+
+
+def _resumed(directory: int, walk: Walk) -> list[tuple[bytes, int]]:
+    """What is still to be visited, last first; what went away since is simply not there."""
+    if not walk.after:
+        return [(name, 1) for name in _names_down(directory)]
+    todo: list[tuple[bytes, int]] = []
+    above, parts = b"", walk.after.split(b"/")
+    for level, part in enumerate(parts, 1):
+        if part in (b"", b".", b"..") or b"\0" in part:
+            raise invalid("a listing goes on after a path below its directory")
+        names = (name for name in _names_in(directory, above) if name > part)
+        todo += [(os.path.join(above, name), level) for name in names]
+        above = os.path.join(above, part)
+    if walk.enters(parts[-1], len(parts)):
+        inner = _names_in(directory, above)
+        todo += [(os.path.join(above, name), len(parts) + 1) for name in inner]
+    return todo
 
 
 def _visit(
@@ -87,10 +128,8 @@ def _visit(
         entry = describe_at(accounts, parent, name, os.path.join(path, relative))
         if not descend or "isSymlink" in entry or entry["type"] != "FILE_TYPE_DIRECTORY":
             return entry, []
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
         try:
-            with paths.opened(name, flags, dir_fd=parent) as fd:
-                return entry, _names_down(fd)
+            return entry, _names_in(parent, name, missing_ok=False)
         except PermissionError:  # it is there, but closed
             return entry, []
 
@@ -147,3 +186,15 @@ def _dangling(directory: int, name: bytes, path: bytes) -> bytes:
 def _names_down(directory: int) -> list[bytes]:
     """The names in a directory, last first, as a stack of work wants them."""
     return sorted(map(os.fsencode, os.listdir(directory)), reverse=True)
+
+
+def _names_in(parent: int, relative: bytes, *, missing_ok: bool = True) -> list[bytes]:
+    """Those of a directory below, which must be no link."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+    try:
+        with paths.opened(relative or b".", flags, dir_fd=parent) as fd:
+            return _names_down(fd)
+    except OSError:
+        if not missing_ok:
+            raise
+        return []

@@ -10,13 +10,14 @@ from typing import Callable
 
 from . import connect, entries, fields, paths, removal, rights
 from .connect import Call, Message
-from .environment import SYSTEM_PATH, decode
+from .environment import SYSTEM_PATH, decode, encode
 from .errors import GuestError, from_path_error, invalid
 from .process import Process
 from .state import GuestState
 from .users import Account
 
 _DEEPEST = 1000
+_LARGEST_PAGE = 100_000
 
 
 class FilesystemService:
@@ -77,7 +78,7 @@ class FilesystemService:
 
     async def list_dir(self, call: Call, message: Message) -> Message:
         path = _path(call, message, "path")
-        depth = fields.number(message, "depth", 1, _DEEPEST) or 1
+        walk = _walk(message)
         account = call.account
         try:
             with rights.of(account):
@@ -85,8 +86,10 @@ class FilesystemService:
             try:
                 path = path.rstrip(b"/") or b"/"
                 accounts = self._state.accounts
-                found = await entries.list_below(accounts, account, directory, path, depth=depth)
-                return {"entries": found}
+                found, more = await entries.list_below(
+                    accounts, account, directory, path, walk=walk
+                )
+                return {"entries": found, **({"next": _below(found, path)} if more else {})}
             finally:
                 os.close(directory)
         except OSError as error:
@@ -143,6 +146,22 @@ def _rename(source: bytes, target: bytes) -> None:
             os.rename(source_name, target_name, src_dir_fd=source_dir, dst_dir_fd=target_dir)
         finally:
             os.close(target_dir)
+
+
+def _walk(message: Message) -> entries.Walk:
+    """envd knows the depth only; pages and names that are not entered are ours."""
+    return entries.Walk(
+        depth=fields.number(message, "depth", 1, _DEEPEST) or 1,
+        closed=tuple(encode(name) for name in fields.words(message, "closed")),
+        after=encode(fields.text(message, "after", "")),
+        limit=fields.number(message, "limit", 0, _LARGEST_PAGE),
+    )
+
+
+def _below(found: list[Message], path: bytes) -> str:
+    """Of the last entry, what comes after the directory: there the next page begins."""
+    last: str = found[-1]["path"]
+    return last[len(decode(path).rstrip("/")) + 1 :]
 
 
 def _path(call: Call, message: Message, name: str) -> bytes:

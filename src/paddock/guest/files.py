@@ -54,7 +54,7 @@ async def download(call: Call) -> None:
             # A file of /proc has no size and yet content.
             call.exchange.respond(200, _read_unsized(fd), _BINARY, ("accept-ranges", "bytes"))
             return
-        await _send(call.exchange, fd, status.st_size)
+        await _send(call.exchange, fd, status)
     finally:
         os.close(fd)
 
@@ -193,13 +193,17 @@ async def _gunzip(read: Read) -> AsyncIterator[bytes]:
         raise invalid("the gzip body ended too early")
 
 
-async def _send(exchange: Exchange, fd: int, size: int) -> None:
-    wanted = _parse_range(exchange.headers.get("range", ""), size)
+async def _send(exchange: Exchange, fd: int, status: os.stat_result) -> None:
+    size, tag = status.st_size, _tag(status)
+    # Who goes on with what they have of another version gets all of this one.
+    same = exchange.headers.get("if-range", tag) == tag
+    wanted = _parse_range(exchange.headers.get("range", "") if same else "", size)
     if wanted is None:
         exchange.respond(416, b"", ("content-range", f"bytes */{size}"))
         return
     first, last = wanted
     headers = [_BINARY, ("accept-ranges", "bytes"), ("content-length", str(last - first + 1))]
+    headers.append(("etag", tag))
     partial = (first, last) != (0, size - 1)
     if partial:
         headers.append(("content-range", f"bytes {first}-{last}/{size}"))
@@ -212,6 +216,11 @@ async def _send(exchange: Exchange, fd: int, size: int) -> None:
         exchange.write(data)
         await exchange.drain()
     exchange.end_response()
+
+
+def _tag(status: os.stat_result) -> str:
+    """Another one after every change of the content, also one that keeps size and time."""
+    return f'"{status.st_size:x}-{status.st_mtime_ns:x}-{status.st_ctime_ns:x}"'
 
 
 def _parse_range(header: str, size: int) -> tuple[int, int] | None:

@@ -1,11 +1,13 @@
 """Files of a sandbox: read, write, list, move, remove, watch."""
 
+import builtins
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
 from paddock.domain.errors import Broken, LimitExceeded
+from paddock.domain.guest import CommandResult
 from paddock.guest_client import answers
 from paddock.guest_client.answers import Message
 from paddock.guest_client.transport import Transport, read_all
@@ -14,6 +16,7 @@ _READ_LIMIT = 256 << 20
 _LISTING_LIMIT = 128 << 20
 _TRANSFER_TIMEOUT = 3600.0
 _SERVICE = "filesystem.Filesystem"
+_UNPACK = "paddock.Guest/Unpack"
 
 
 class FileKind(StrEnum):
@@ -46,6 +49,27 @@ class Entry:
     modified: datetime
     symlink_target: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """How much of a tree is listed: sorted, each entry before its own children."""
+
+    depth: int = 1
+    closed: tuple[str, ...] = ()
+    """Directories of such names, which may be patterns, are listed but not entered."""
+    after: str = ""
+    """Where a listing goes on: the path of its last entry, below the directory."""
+    limit: int = 0
+    """At most so many; 0 is everything."""
+
+    def message(self) -> Message:
+        return {
+            "depth": self.depth,
+            "closed": list(self.closed),
+            "after": self.after,
+            "limit": self.limit,
+        }
 
 
 class Change(StrEnum):
@@ -102,9 +126,43 @@ class Files:
 
         await self._upload(path, pieces(), user)
 
+    async def unpack(
+        self, path: str, data: AsyncIterable[bytes], *, user: str = ""
+    ) -> CommandResult:
+        """A tar's content in a directory that is there: nothing before all of it has come.
+
+        Then it goes on also without the caller. How the sandbox's `tar` ended is the answer.
+        """
+
+        async def pieces() -> AsyncIterator[bytes]:
+            async for piece in data:
+                yield piece
+
+        async with self._transport.request(
+            "POST",
+            _UNPACK,
+            headers={"content-type": "application/octet-stream"},
+            query=_query(path, user),
+            body=pieces(),
+            timeout=_TRANSFER_TIMEOUT,
+        ) as answer:
+            said = answers.parse_object(await read_all(answer, 1 << 20, _UNPACK), _UNPACK)
+        code, reason = answers.whole(said, "exitCode"), answers.reason(said)
+        return CommandResult(code, b"", answers.binary(said, "stderr"), reason)
+
     async def list(self, path: str, *, depth: int = 1, user: str = "") -> list[Entry]:
-        answer = await self._call("ListDir", {"path": path, "depth": depth}, user, _LISTING_LIMIT)
-        return [_entry(item) for item in answers.many(answer, "entries")]
+        """Everything; LimitExceeded when that is more than a listing may have."""
+        entries, _ = await self.list_page(path, Walk(depth), user=user)
+        return entries
+
+    async def list_page(
+        self, path: str, walk: Walk, *, user: str = ""
+    ) -> tuple[builtins.list[Entry], str]:
+        """As much as the walk says, and where the next page begins, if there is one."""
+        message = {"path": path, **walk.message()}
+        answer = await self._call("ListDir", message, user, _LISTING_LIMIT)
+        entries = [_entry(item) for item in answers.many(answer, "entries")]
+        return entries, answers.text(answer, "next", "")
 
     async def stat(self, path: str, *, user: str = "") -> Entry:
         return await self._entry_call("Stat", {"path": path}, user)

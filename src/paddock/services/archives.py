@@ -2,8 +2,9 @@
 
 import asyncio
 import posixpath
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from typing import Any
@@ -19,7 +20,6 @@ from paddock.domain.errors import (
     Unsupported,
 )
 from paddock.domain.guest import CommandResult
-from paddock.domain.ids import new_ulid
 from paddock.domain.team import Principal
 from paddock.guest_client.commands import Ended, Output, Started
 from paddock.guest_client.files import Entry, FileKind
@@ -27,7 +27,8 @@ from paddock.ports.clock import Clock
 from paddock.ports.store import Store
 from paddock.services import tarball
 from paddock.services.bridge import Pipe, Source, converted, in_own_thread
-from paddock.services.files import Place, upload
+from paddock.services.file_limits import FilesConfig, capped, check_path
+from paddock.services.files import Place, told
 from paddock.services.inside import Entered, Inside
 from paddock.services.tarball import Contents
 
@@ -36,8 +37,6 @@ _CHANGED_MEANWHILE = 1
 """GNU tar's code for a file that changed while it was read; what was read is there."""
 _NO_PROGRAM = 127
 _SAID = 2000
-# Whatever happens to who asked, what was sent does not stay behind.
-_UNPACK = 'tar -xof "$1" -C "$2"; code=$?; rm -f "$1"; exit $code'
 
 
 class ArchiveFormat(StrEnum):
@@ -50,24 +49,40 @@ class ArchiveFormat(StrEnum):
 class Archives:
     """Done by the sandbox's own `tar`, with the user's rights."""
 
-    def __init__(self, inside: Inside, store: Store, clock: Clock) -> None:
+    def __init__(self, inside: Inside, store: Store, clock: Clock, config: FilesConfig) -> None:
         self._inside = inside
         self._store = store
         self._clock = clock
+        self._config = config
+
+    def excluded(self, form: ArchiveFormat, wanted: Sequence[str] | None) -> tuple[str, ...]:
+        """A tar is a copy and has everything, a zip is for people and has no caches; unless said.
+
+        An empty name says that nothing is left out.
+        """
+        if wanted is None:
+            return self._config.excluded if form is ArchiveFormat.ZIP else ()
+        return tuple(name for name in wanted if name)
 
     async def pack(
-        self, principal: Principal, place: Place, form: ArchiveFormat
+        self, principal: Principal, place: Place, form: ArchiveFormat, without: Sequence[str] = ()
     ) -> AsyncIterator[bytes]:
-        """A directory's content, or one file. It has begun well when this returns."""
-        pieces = self._pack(principal, place)
+        """A directory's content, or one file. It has begun well when this returns.
+
+        Links are in it as links: nothing that one leads to outside of it comes along.
+        """
+        pieces = self._pack(principal, place, without)
         first = await anext(pieces)
         whole = _after(first, pieces)
         return whole if form is ArchiveFormat.TAR else converted(whole, tarball.to_zip)
 
-    async def _pack(self, principal: Principal, place: Place) -> AsyncGenerator[bytes, None]:
+    async def _pack(
+        self, principal: Principal, place: Place, without: Sequence[str]
+    ) -> AsyncGenerator[bytes, None]:
         async with self._inside.enter(principal, place.sandbox, "archive") as entered:
             directory, name = await _packed(entered, place)
-            argv = ("tar", "-cf", "-", "-C", directory, name)
+            left_out = [f"--exclude={pattern}" for pattern in without]
+            argv = ("tar", *left_out, "-cf", "-", "-C", directory, name)
             async for piece in _output(entered, argv, place.user):
                 yield piece
 
@@ -75,12 +90,11 @@ class Archives:
         self, principal: Principal, place: Place, pieces: AsyncIterator[bytes]
     ) -> Contents:
         """Put a tar's content there: all of it, or nothing when it is broken or leads outside."""
+        check_path(place.path)
+        pieces = capped(tarball.unpacked(pieces), self._config.max_upload_mib)
         async with self._inside.enter(principal, place.sandbox, "archive") as entered:
             directory = await _target(entered, place)
-            spool = posixpath.join(directory, f".paddock-{new_ulid()}.tar")
-            contents = await _send(entered, Place(place.sandbox, spool, place.user), pieces)
-            argv = ("sh", "-c", _UNPACK, "sh", spool, directory)
-            ran = await entered.guest.exec(argv, user=place.user or None, timeout=_LONGEST_S)
+            contents, ran = await _send(entered, replace(place, path=directory), pieces)
             if ran.exit_code != 0:
                 raise _not_unpacked(ran)
             await self._note(principal, entered, place, contents)
@@ -137,10 +151,7 @@ async def _output(
             elif isinstance(event, Output):
                 said = (said + event.data)[:_SAID]
     except InvalidRequest as error:
-        # So the guest says that there is no such program; arguments of ours it can only like.
-        if "not found" in error.message:
-            raise _no_tar() from error
-        raise
+        raise _explained(error) from error
     finally:
         if pid and ended is None:
             with suppress(PaddockError):
@@ -171,28 +182,37 @@ async def _target(entered: Entered, place: Place) -> str:
     return entry.path
 
 
-async def _send(entered: Entered, place: Place, pieces: AsyncIterator[bytes]) -> Contents:
-    """To a file inside, which is there only if the whole archive came and may be unpacked."""
+async def _send(
+    entered: Entered, place: Place, pieces: AsyncIterator[bytes]
+) -> tuple[Contents, CommandResult]:
+    """Unpacked only if the whole archive came and may be."""
     pipe = Pipe()
     looking = in_own_thread(partial(_look, pipe))
 
     async def checked() -> AsyncIterator[bytes]:
-        async for piece in tarball.unpacked(pieces):
+        async for piece in pieces:
             if not piece:
                 continue
             await _first_of(pipe.put(piece), looking)
             yield piece
         await _first_of(pipe.put(b""), looking)
-        # The upload is not complete before the verdict is known.
+        # The archive is not complete before the verdict is known.
         await asyncio.shield(looking)
 
     try:
-        await upload(entered, place, checked())
-        return await looking
+        ran = await told(checked(), partial(_unpack, entered, place))
+        return await looking, ran
     finally:
         pipe.close()
         with suppress(Exception):
             await looking
+
+
+async def _unpack(entered: Entered, place: Place, sent: AsyncIterator[bytes]) -> CommandResult:
+    try:
+        return await entered.guest.files.unpack(place.path, sent, user=place.user)
+    except InvalidRequest as error:
+        raise _explained(error) from error
 
 
 def _look(pipe: Pipe) -> Contents:
@@ -210,6 +230,11 @@ async def _first_of(put: Coroutine[None, None, None], looking: asyncio.Future[Co
             putting.cancel()
     if looking.done():
         looking.result()
+
+
+def _explained(error: InvalidRequest) -> PaddockError:
+    """So the guest says that there is no such program; arguments of ours it can only like."""
+    return _no_tar() if "not found" in error.message else error
 
 
 def _not_packed(ended: Ended | None, said: bytes) -> PaddockError:

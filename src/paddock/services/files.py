@@ -1,19 +1,24 @@
 """Files of a team's sandboxes: read, written, listed, moved, removed, watched."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from paddock.domain.audit import AuditEntry
-from paddock.domain.errors import InvalidRequest, LimitExceeded, NotFound, PaddockError
+from paddock.domain.errors import InvalidRequest, NotFound, PaddockError, TooLarge
+from paddock.domain.sandbox import SandboxState
 from paddock.domain.team import Principal
-from paddock.guest_client.files import Entry, FileEvent
+from paddock.guest_client.files import Entry, FileEvent, Walk
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store
+from paddock.services.file_limits import FilesConfig, capped, check_path
 from paddock.services.inside import Entered, Inside
-from paddock.services.transfers import Part, RangeNotSatisfiable
+from paddock.services.transfers import Part, RangeNotSatisfiable, Span
 
+T = TypeVar("T")
 _LONGEST_NOTED = 500
+_ALL = Span()
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +28,20 @@ class Place:
     sandbox: str
     path: str
     user: str = ""
+    wake: bool = False
+    """For what is only read: whether a sandbox may be woken that cannot be read asleep."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a sandbox was while something of it was read."""
+
+    state: SandboxState
+    woken: bool
+
+    @classmethod
+    def of(cls, entered: Entered) -> "Sight":
+        return cls(SandboxState.RUNNING if entered.woken else entered.sandbox.state, entered.woken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,43 +50,95 @@ class Download:
 
     part: Part
     pieces: AsyncIterator[bytes]
+    sight: Sight
+
+
+@dataclass(frozen=True, slots=True)
+class TextFile:
+    """A file that is small and text."""
+
+    entry: Entry
+    text: str
+    tag: str
+    sight: Sight
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A page of what is in a directory."""
+
+    entries: Sequence[Entry]
+    closed: tuple[str, ...]
+    """Names of directories that were not entered."""
+    after: str
+    """The walk's `after` for what follows; empty when this was all."""
+    sight: Sight
 
 
 class Files:
     """What is done with files on somebody's behalf; what changes them is in the audit log."""
 
-    def __init__(self, inside: Inside, store: Store, clock: Clock) -> None:
+    def __init__(self, inside: Inside, store: Store, clock: Clock, config: FilesConfig) -> None:
         self._inside = inside
         self._store = store
         self._clock = clock
+        self._config = config
 
-    async def read(self, principal: Principal, place: Place, span: str = "") -> Download:
-        """All of it or the part that `span` (a Range header) names, never whole in memory."""
+    async def read(self, principal: Principal, place: Place, span: Span = _ALL) -> Download:
+        """All of it or the part that `span` names, never whole in memory."""
         pieces = self._read(principal, place, span)
         # Whoever never reads on leaves the rest to the generator's own end.
-        part = await anext(pieces)
+        sight, part = await anext(pieces), await anext(pieces)
+        assert isinstance(sight, Sight)
         assert isinstance(part, Part)
-        return Download(part, _only_bytes(pieces))
+        return Download(part, _only_bytes(pieces), sight)
 
     async def _read(
-        self, principal: Principal, place: Place, span: str
-    ) -> AsyncGenerator[Part | bytes, None]:
-        async with self._inside.enter(principal, place.sandbox, "file") as entered:
+        self, principal: Principal, place: Place, span: Span
+    ) -> AsyncGenerator[Sight | Part | bytes, None]:
+        async with self._look(principal, place) as entered:
+            yield Sight.of(entered)
             try:
                 async for item in entered.guest.open_file(place.path, place.user, span):
                     yield item
             except InvalidRequest:
-                entry = await _stat_or_none(entered, place) if span else None
+                entry = await _stat_or_none(entered, place) if span.range else None
                 if entry is not None:
                     raise RangeNotSatisfiable(place.path, entry.size) from None
                 raise
             except NotFound as error:
                 raise _absent(error) from error
 
+    async def read_text(self, principal: Principal, place: Place) -> TextFile:
+        """For people to look at: TooLarge beyond the limit, InvalidRequest for what is no text."""
+        most = self._config.max_text_kib << 10
+        async with self._look(principal, place) as entered:
+            sight = Sight.of(entered)
+            entry = await self._stat(entered, place)
+            if entry.size > most:
+                raise _no_small_text(place.path, entry.size, most)
+            tag, data = "", b""
+            async for item in entered.guest.open_file(place.path, place.user, _ALL):
+                if isinstance(item, Part):
+                    tag = item.tag
+                    continue
+                data += item
+                if len(data) > most:
+                    raise _no_small_text(place.path, len(data), most)
+        try:
+            return TextFile(replace(entry, size=len(data)), data.decode(), tag, sight)
+        except UnicodeDecodeError as error:
+            raise InvalidRequest(
+                f"{_noted(place.path)} is no UTF-8 text: {error.reason} at byte {error.start}",
+                remediation="download it instead: GET …/files?path=…",
+            ) from None
+
     async def write(
         self, principal: Principal, place: Place, pieces: AsyncIterator[bytes]
     ) -> Entry:
         """The file with this content; when the pieces break off, what was there before stays."""
+        check_path(place.path)
+        pieces = capped(pieces, self._config.max_upload_mib)
         async with self._inside.enter(principal, place.sandbox, "file") as entered:
             await upload(entered, place, pieces)
             await self._note(principal, entered, "file.write", place.path)
@@ -75,28 +146,42 @@ class Files:
 
     async def remove(self, principal: Principal, place: Place) -> None:
         """With everything below it. Absent is success."""
+        check_path(place.path)
         async with self._inside.enter(principal, place.sandbox, "file") as entered:
             await entered.guest.files.remove(place.path, user=place.user)
             await self._note(principal, entered, "file.remove", place.path)
 
-    async def list(self, principal: Principal, place: Place, depth: int = 1) -> Sequence[Entry]:
-        async with self._inside.enter(principal, place.sandbox, "file") as entered:
+    async def list(
+        self, principal: Principal, place: Place, walk: Walk, closed: Sequence[str] | None = None
+    ) -> Listed:
+        """A page of a directory. What is not entered is what the settings say, unless `closed`."""
+        names = self._config.excluded if closed is None else tuple(closed)
+        async with self._look(principal, place) as entered:
             try:
-                return await entered.guest.files.list(place.path, depth=depth, user=place.user)
+                entries, after = await entered.guest.files.list_page(
+                    place.path, replace(walk, closed=names), user=place.user
+                )
             except NotFound as error:
                 raise _absent(error) from error
-            except LimitExceeded as error:
-                raise LimitExceeded(error.message, remediation="list fewer levels") from error
+        return Listed(entries, names, after, Sight.of(entered))
 
-    async def stat(self, principal: Principal, place: Place) -> Entry:
-        async with self._inside.enter(principal, place.sandbox, "file") as entered:
-            try:
-                return await entered.guest.files.stat(place.path, user=place.user)
-            except NotFound as error:
-                raise _absent(error) from error
+    async def stat(self, principal: Principal, place: Place) -> tuple[Entry, Sight]:
+        async with self._look(principal, place) as entered:
+            return await self._stat(entered, place), Sight.of(entered)
+
+    def _look(self, principal: Principal, place: Place) -> AbstractAsyncContextManager[Entered]:
+        return self._inside.look(principal, place.sandbox, "file", wake=place.wake)
+
+    async def _stat(self, entered: Entered, place: Place) -> Entry:
+        try:
+            return await entered.guest.files.stat(place.path, user=place.user)
+        except NotFound as error:
+            raise _absent(error) from error
 
     async def move(self, principal: Principal, source: Place, destination: str) -> Entry:
         """What is at the destination is replaced, if it is no directory with something in it."""
+        check_path(source.path)
+        check_path(destination)
         async with self._inside.enter(principal, source.sandbox, "file") as entered:
             try:
                 moved = await entered.guest.files.move(source.path, destination, user=source.user)
@@ -107,6 +192,7 @@ class Files:
 
     async def make_directory(self, principal: Principal, place: Place) -> Entry:
         """Those above it are made too. Conflict when it exists."""
+        check_path(place.path)
         async with self._inside.enter(principal, place.sandbox, "file") as entered:
             made = await entered.guest.files.make_dir(place.path, user=place.user)
             await self._note(principal, entered, "file.directory", place.path)
@@ -146,7 +232,15 @@ class Files:
 
 
 async def upload(entered: Entered, place: Place, pieces: AsyncIterator[bytes]) -> None:
-    """Send a file. What goes wrong with the pieces is told as it is, not as a lost connection."""
+    """Send a file."""
+    files = entered.guest.files
+    await told(pieces, lambda sent: files.write_stream(place.path, sent, user=place.user))
+
+
+async def told(
+    pieces: AsyncIterator[bytes], send: Callable[[AsyncIterator[bytes]], Awaitable[T]]
+) -> T:
+    """What goes wrong with the pieces is told as it is, not as a lost connection."""
     broken: list[BaseException] = []
 
     async def watched() -> AsyncIterator[bytes]:
@@ -158,14 +252,14 @@ async def upload(entered: Entered, place: Place, pieces: AsyncIterator[bytes]) -
             raise
 
     try:
-        await entered.guest.files.write_stream(place.path, watched(), user=place.user)
+        return await send(watched())
     except PaddockError:
         if broken:
             raise broken[0] from None
         raise
 
 
-async def _only_bytes(pieces: AsyncGenerator[Part | bytes, None]) -> AsyncIterator[bytes]:
+async def _only_bytes(pieces: AsyncGenerator[Sight | Part | bytes, None]) -> AsyncIterator[bytes]:
     async with aclosing(pieces):
         async for piece in pieces:
             assert isinstance(piece, bytes)
@@ -178,6 +272,13 @@ async def _stat_or_none(entered: Entered, place: Place) -> Entry | None:
     except PaddockError:
         return None
     return entry if entry.kind == "file" else None
+
+
+def _no_small_text(path: str, size: int, most: int) -> TooLarge:
+    return TooLarge(
+        f"{_noted(path)} has {size} bytes, and text is shown up to {most}",
+        remediation="download it instead: GET …/files?path=…, with Range for a part of it",
+    )
 
 
 def _absent(error: NotFound) -> NotFound:

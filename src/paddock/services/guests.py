@@ -1,14 +1,15 @@
 """The way to the guest of each running sandbox: found once, kept while it works."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Self
 
 from paddock.domain.errors import Conflict
 from paddock.domain.records import SandboxRecord
 from paddock.domain.sandbox import SandboxState
-from paddock.ports.provider import Ref
+from paddock.ports.provider import OpenDisk, Ref
 from paddock.services.providers import Providers
 from paddock.services.transfers import TransferGuest
 
@@ -55,11 +56,26 @@ class Guests:
             self._open[sandbox.id] = (guest, stack)
             return guest
 
+    async def open_disk(self, sandbox: SandboxRecord) -> AbstractAsyncContextManager[TransferGuest]:
+        """A guest that shows the disk of a sandbox that sleeps; Unsupported where nobody can."""
+        provider = self._providers.get(sandbox.provider)
+        disk = await provider.open_disk(Ref(sandbox.provider, sandbox.ref))
+        return _looking(disk)
+
     async def forget(self, sandbox_id: str) -> None:
         """Before it stops, or when nobody answers there any more: the next one looks anew."""
         self._opening.pop(sandbox_id, None)
         if (known := self._open.pop(sandbox_id, None)) is not None:
             await known[1].aclose()
+
+
+@asynccontextmanager
+async def _looking(disk: OpenDisk) -> AsyncIterator[TransferGuest]:
+    try:
+        async with TransferGuest(disk.address) as guest:
+            yield guest
+    finally:
+        await disk.aclose()
 
 
 def check_runs(sandbox: SandboxRecord) -> None:

@@ -2,16 +2,26 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from paddock.domain.errors import InvalidRequest, Unauthenticated, Unavailable
+from paddock.domain.errors import (
+    Conflict,
+    InvalidRequest,
+    PaddockError,
+    Unauthenticated,
+    Unavailable,
+    Unsupported,
+)
 from paddock.domain.records import SandboxRecord
+from paddock.domain.sandbox import SandboxState
 from paddock.domain.team import Principal, Scope
 from paddock.services.activity import Activity
 from paddock.services.changes import Changes
 from paddock.services.guests import Guests, check_runs
 from paddock.services.sandboxes import Sandboxes
 from paddock.services.transfers import TransferGuest
+
+_ASLEEP = (SandboxState.STOPPED, SandboxState.PAUSED, SandboxState.ARCHIVED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +30,8 @@ class Entered:
 
     sandbox: SandboxRecord
     guest: TransferGuest
+    woken: bool = False
+    """It slept, and was started or resumed for this."""
 
 
 class Inside:
@@ -57,3 +69,50 @@ class Inside:
                 await self._guests.forget(sandbox.id)
                 check_runs(await self._sandboxes.refresh(principal, sandbox))
                 raise
+
+    @asynccontextmanager
+    async def look(
+        self, principal: Principal, name: str, what: str, *, wake: bool = False
+    ) -> AsyncIterator[Entered]:
+        """As enter(), for what is only read: also of a sandbox that sleeps, which goes on sleeping.
+
+        Where its provider cannot show the disk, `wake` starts or resumes it; else it is Conflict.
+        """
+        principal.require(Scope.SANDBOXES_WRITE)
+        sandbox = await self._changes.find(principal.team_id, name)
+        if sandbox.state not in _ASLEEP:
+            async with self.enter(principal, sandbox.id, what) as entered:
+                yield entered
+            return
+        try:
+            opened = await self._guests.open_disk(sandbox)
+        except (Conflict, Unsupported) as error:
+            if not wake and not await self._has_woken(principal, sandbox):
+                raise _unseen(sandbox, error) from error
+        else:
+            async with opened as guest:
+                yield Entered(sandbox, guest)
+            return
+        woken = await self._wake(principal, sandbox) if wake else False
+        async with self.enter(principal, sandbox.id, what) as entered:
+            yield replace(entered, woken=woken)
+
+    async def _has_woken(self, principal: Principal, sandbox: SandboxRecord) -> bool:
+        """Whether somebody else has started it just now."""
+        now = await self._sandboxes.refresh(principal, sandbox)
+        return now.state is SandboxState.RUNNING
+
+    async def _wake(self, principal: Principal, sandbox: SandboxRecord) -> bool:
+        if sandbox.state is SandboxState.PAUSED:
+            await self._sandboxes.resume(principal, sandbox.id)
+        else:
+            await self._sandboxes.start(principal, sandbox.id)
+        return True
+
+
+def _unseen(sandbox: SandboxRecord, error: PaddockError) -> Conflict:
+    return Conflict(
+        f"sandbox {sandbox.name} is {sandbox.state}, and its files cannot be read meanwhile: "
+        f"{error.message}",
+        remediation="ask with wake=true, which starts it first, or start it yourself",
+    )

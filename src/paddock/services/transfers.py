@@ -1,5 +1,6 @@
 """The guest's client with what transfers need: byte ranges, and the moment a watch stands."""
 
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ from paddock.guest_client.client import Guest
 from paddock.guest_client.files import Change, FileEvent
 
 _CHANGES = {f"EVENT_TYPE_{change.name}": change for change in Change}
+_TAG = re.compile(r'"[0-9a-f-]+"')
 _WATCHING = "filesystem.Filesystem/WatchDir"
 
 
@@ -19,6 +21,18 @@ class Part:
     """None where nobody knows beforehand, as for a file of /proc."""
     content_range: str = ""
     """Empty when it is the whole file."""
+    tag: str = ""
+    """Another one whenever the content has changed; empty where nobody can tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What of a file is wanted, in HTTP's words."""
+
+    range: str = ""
+    """A Range header; empty is all of it."""
+    only_of: str = ""
+    """An If-Range header: of any other version all of it is wanted."""
 
 
 class RangeNotSatisfiable(Exception):
@@ -32,13 +46,16 @@ class RangeNotSatisfiable(Exception):
 class TransferGuest(Guest):
     """A guest whose files are read in part and watched from a known moment on."""
 
-    async def open_file(self, path: str, user: str, span: str) -> AsyncIterator[Part | bytes]:
-        """First the part, then its bytes; `span` is a Range header's value or empty."""
+    async def open_file(self, path: str, user: str, span: Span) -> AsyncIterator[Part | bytes]:
+        """First the part, then its bytes."""
         query = {"path": path, "username": user} if user else {"path": path}
-        headers = {"range": span} if span else {}
+        asked = {"range": span.range, "if-range": span.only_of}
+        headers = {name: value for name, value in asked.items() if value}
         request = self._transport.request("GET", "files", headers=headers, query=query)
         async with request as answer:
-            yield Part(answer.content_length, answer.headers.get("content-range", ""))
+            given = answer.headers
+            length = answer.content_length
+            yield Part(length, given.get("content-range", ""), _tag(given.get("etag", "")))
             async for data in answer.content.iter_any():
                 yield data
 
@@ -53,3 +70,8 @@ class TransferGuest(Guest):
                 kind = _CHANGES.get(answers.text(event, "type"))
                 if kind is not None:
                     yield FileEvent(answers.text(event, "name"), kind)
+
+
+def _tag(said: str) -> str:
+    """A guest may say anything; what is no entity tag does not go on."""
+    return said if len(said) <= 100 and _TAG.fullmatch(said) else ""

@@ -143,7 +143,7 @@ async def assembled(
         await at_work.load()
         await stack.enter_async_context(at_work.following())
         services = parts.services(
-            settings.server,
+            settings,
             access=access,
             events=events,
             previews=previews,
@@ -239,7 +239,7 @@ class _Parts:
 
     def services(
         self,
-        config: ServerConfig,
+        configured: Settings,
         *,
         access: Access,
         events: EventFeed,
@@ -248,6 +248,7 @@ class _Parts:
         vault: Vault,
         anyone: Principal | None,
     ) -> Services:
+        config, files = configured.server, configured.files
         return Services(
             store=self.store,
             access=access,
@@ -258,8 +259,8 @@ class _Parts:
             commands=self.commands,
             terminals=Terminals(self.inside, self.commands),
             work=self.work,
-            files=Files(self.inside, self.store, self.clock),
-            archives=Archives(self.inside, self.store, self.clock),
+            files=Files(self.inside, self.store, self.clock, files),
+            archives=Archives(self.inside, self.store, self.clock, files),
             inside=self.inside,
             snapshots=self.snapshots,
             events=events,

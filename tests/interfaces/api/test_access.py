@@ -147,7 +147,7 @@ async def test_a_body_that_is_too_large_is_refused(plane):
     body = io.BytesIO(b'{"name": "' + b"x" * (11 << 20) + b'"}')
     headers = {"content-type": "application/json"}
     answer = await plane.admin.call("POST", "/v1/teams", data=body, headers=headers)
-    assert (answer.status, answer.error["code"]) == (413, "limit_exceeded")
+    assert (answer.status, answer.error["code"]) == (413, "too_large")
 
 
 @pytest.mark.proves("Q1")

@@ -15,17 +15,20 @@ class Way:
     port: int = 0
     cut_after: list[int] = field(default_factory=list)
     """Each entry is used once, for the next connection."""
+    cut_sent_after: list[int] = field(default_factory=list)
+    """The same by what is sent to the server."""
     connections: int = 0
     cuts: int = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         limit = self.cut_after.pop(0) if self.cut_after else None
+        sent = self.cut_sent_after.pop(0) if self.cut_sent_after else None
         far_reader, far_writer = await asyncio.open_connection(*self.target)
-        there = asyncio.ensure_future(_pump(reader, far_writer, None))
+        there = asyncio.ensure_future(_pump(reader, far_writer, sent))
         back = asyncio.ensure_future(_pump(far_reader, writer, limit))
         await asyncio.wait({there, back}, return_when=asyncio.FIRST_COMPLETED)
-        self.cuts += limit is not None
+        self.cuts += limit is not None or sent is not None
         for task in (there, back):
             task.cancel()
         await asyncio.gather(there, back, return_exceptions=True)

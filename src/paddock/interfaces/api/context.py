@@ -136,7 +136,7 @@ def _presented(connection: HTTPConnection) -> str:
 async def page(
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="at most so many")] = 50,
     cursor: Annotated[
-        str, Query(max_length=200, description="next_cursor of the page before")
+        str, Query(max_length=400, description="next_cursor of the page before")
     ] = "",
 ) -> Page:
     # One more than asked for tells whether there is a next page.

@@ -23,6 +23,7 @@ STATUS: Mapping[type[PaddockError], int] = {
     errors.Forbidden: 403,
     errors.NotFound: 404,
     errors.Conflict: 409,
+    errors.TooLarge: 413,
     errors.LimitExceeded: 429,
     errors.Unsupported: 501,
     errors.Broken: 502,
@@ -34,7 +35,7 @@ _RETRY_AFTER_S = {429: 1.0, 503: 5.0}
 _OF_STATUS = {
     404: ("not_found", "look at /v1/openapi.json for what there is"),
     405: ("invalid_request", "look at /v1/openapi.json for the methods of this path"),
-    413: ("limit_exceeded", "send less, or use the file routes for large content"),
+    413: ("too_large", "send less, or use the file routes for large content"),
 }
 
 

@@ -29,6 +29,7 @@ EXIT_CODES: Mapping[type[PaddockError], int] = {
     errors.Unauthenticated: FAILED,
     errors.Forbidden: FAILED,
     errors.LimitExceeded: FAILED,
+    errors.TooLarge: FAILED,
     errors.Unsupported: FAILED,
     errors.TimedOut: DEADLINE,
     errors.Unavailable: FAILED,

@@ -153,8 +153,8 @@ class AsyncCommands:
     async def list(self) -> Sequence[CommandInfo]:
         """Those that run, and those that ended and were not forgotten."""
         await self._server.errands_done()
-        answer = await self._server.call("GET", f"{self._path}/commands")
-        return [read(CommandInfo, item) for item in answer["items"]]
+        pages = self._server.pages(f"{self._path}/commands", {})
+        return [read(CommandInfo, item) async for item in pages]
 
     async def _attend(self, wish: dict[str, Any], listeners: Listeners) -> CommandResult:
         command = await self._begin(wish, listeners)

@@ -5,7 +5,10 @@ from collections.abc import AsyncIterator, Sequence
 from paddock.domain.errors import Conflict, NotFound, Unavailable
 from paddock.interfaces.client.following import messages, streaming
 from paddock.interfaces.client.results import FileChange, FileInfo, read
+from paddock.interfaces.client.server import Query
 from paddock.interfaces.client.transfers import AsyncTransfers, Content, sent
+
+_PAGE = 1000
 
 
 class AsyncFiles(AsyncTransfers):
@@ -30,11 +33,33 @@ class AsyncFiles(AsyncTransfers):
         )
         return read(FileInfo, answer)
 
-    async def list(self, path: str = ".", *, depth: int = 1, user: str = "") -> Sequence[FileInfo]:
-        """What is in a directory, so many levels deep."""
-        query = {"path": path, "user": user, "depth": depth}
-        answer = await self._server.call("GET", f"{self._path}/files/list", query=query)
-        return [read(FileInfo, item) for item in answer["items"]]
+    async def list(
+        self,
+        path: str = ".",
+        *,
+        depth: int = 1,
+        exclude: Sequence[str] | None = None,
+        user: str = "",
+    ) -> Sequence[FileInfo]:
+        """What is in a directory, so many levels deep; as scan() has it, but all at once."""
+        found = self.scan(path, depth=depth, exclude=exclude, user=user)
+        return [each async for each in found]
+
+    async def scan(
+        self,
+        path: str = ".",
+        *,
+        depth: int = 1,
+        exclude: Sequence[str] | None = None,
+        user: str = "",
+    ) -> AsyncIterator[FileInfo]:
+        """What is in a directory, page by page as it is read on: sorted, each directory before
+        what is in it. Directories of the names in `exclude` are listed but not entered; those of
+        the server's setting `files.excluded` unless that is given."""
+        names = None if exclude is None else (list(exclude) or [""])
+        query: Query = {"path": path, "user": user, "depth": depth, "exclude": names}
+        async for item in self._server.pages(f"{self._path}/files/list", query, _PAGE):
+            yield read(FileInfo, item)
 
     async def stat(self, path: str, *, user: str = "") -> FileInfo:
         return await self._stat(path, user)

@@ -6,21 +6,23 @@ import tarfile
 import tempfile
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO
 
 import aiohttp
 
-from paddock.domain.errors import NotFound
+from paddock.domain.errors import Conflict, NotFound, Unavailable
 from paddock.interfaces.client import failures
 from paddock.interfaces.client.results import FileInfo, Transfer, read
-from paddock.interfaces.client.server import Body, Call, Query, Server, segment
+from paddock.interfaces.client.server import Body, Call, Pauses, Query, Server, segment
 
 Content = str | bytes | BinaryIO | Iterable[bytes] | AsyncIterable[bytes]
 Told = Callable[[int, int | None], None]
 """How many bytes have been copied, and how many there are where that is known."""
 _CHUNK = 1 << 20
-_SPOOLED = 8 << 20
+_PARTIAL = 206
+_ATTEMPTS = 3
 
 
 class AsyncTransfers:
@@ -31,8 +33,9 @@ class AsyncTransfers:
         self._path = f"/v1/sandboxes/{segment(sandbox)}"
 
     async def read_stream(self, path: str, *, user: str = "") -> AsyncIterator[bytes]:
-        """A file's content as it comes."""
-        async for piece in self._pieces(f"{self._path}/files", {"path": path, "user": user}):
+        """A file's content as it comes. When the connection breaks it goes on where it was;
+        Conflict when the file was changed meanwhile, so that no two versions are ever mixed."""
+        async for piece in self._resumed(f"{self._path}/files", {"path": path, "user": user}):
             yield piece
 
     async def upload(
@@ -73,13 +76,14 @@ class AsyncTransfers:
         query, target = {"path": path, "user": user}, Path(local)
         if found.kind == "directory":
             with tempfile.TemporaryFile(prefix="paddock-") as archive:
-                await self._save(f"{self._path}/archive", query, archive, lambda n: told(n, None))
+                await self._save_archive(query, archive, lambda n: told(n, None))
                 return await asyncio.to_thread(_unpack, archive, target)
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
                 size = found.size
-                await self._save(f"{self._path}/files", query, file, lambda n: told(n, size))
+                pieces = self._resumed(f"{self._path}/files", query)
+                await _save(pieces, file, lambda n: told(n, size))
                 size = file.tell()
             Path(name).chmod(int(found.mode, 8) & 0o777 | 0o600)
             Path(name).rename(target)
@@ -88,22 +92,49 @@ class AsyncTransfers:
                 Path(name).unlink()
         return Transfer(1, size)
 
-    async def _save(
-        self, path: str, query: Query, file: IO[bytes], told: Callable[[int], None]
+    async def _save_archive(
+        self, query: Query, file: IO[bytes], heard: Callable[[int], None]
     ) -> None:
-        done = 0
-        async for piece in self._pieces(path, query):
-            await asyncio.to_thread(file.write, piece)
-            done += len(piece)
-            told(done)
+        """An archive is made anew for everyone who asks, so that a broken one begins anew; but not
+        for ever, because one with something that cannot be read breaks off each time."""
+        for left in reversed(range(_ATTEMPTS)):
+            file.seek(0)
+            file.truncate()
+            try:
+                call = Call("GET", f"{self._path}/archive", query=query)
+                await _save(self._pieces(call), file, heard)
+                return
+            except Unavailable:
+                if not left or not file.tell():
+                    raise
 
-    async def _pieces(self, path: str, query: Query) -> AsyncIterator[bytes]:
-        async with self._server.open(Call("GET", path, query=query)) as response:
+    async def _resumed(self, path: str, query: Query) -> AsyncIterator[bytes]:
+        pauses, had = Pauses(), _Had(str(query["path"]))
+        while True:
+            call = Call("GET", path, query=query, headers=had.headers())
+            try:
+                async for piece in self._pieces(call, had.check):
+                    pauses.begin()
+                    had.size += len(piece)
+                    yield piece
+                return
+            except Unavailable as error:
+                if not had.can_go_on:
+                    raise
+                await pauses.wait(error, self._server.patience_s(error))
+
+    async def _pieces(
+        self, call: Call, check: Callable[[aiohttp.ClientResponse], None] | None = None
+    ) -> AsyncIterator[bytes]:
+        async with self._server.open(call) as response:
+            if check is not None:
+                check(response)
             try:
                 async for piece in response.content.iter_chunked(_CHUNK):
                     yield piece
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
-                raise failures.interrupted(self._server.url, f"GET {path}", error) from error
+                what = f"{call.method} {call.path}"
+                raise failures.interrupted(self._server.url, what, error) from error
 
     async def _put(self, what: str, query: Query, body: Body) -> dict[str, int]:
         answer: dict[str, int] = await self._server.call(
@@ -124,6 +155,41 @@ class AsyncTransfers:
         except NotFound:
             return False
         return True
+
+
+async def _save(
+    pieces: AsyncIterator[bytes], file: IO[bytes], heard: Callable[[int], None]
+) -> None:
+    done = 0
+    async for piece in pieces:
+        await asyncio.to_thread(file.write, piece)
+        done += len(piece)
+        heard(done)
+
+
+@dataclass(slots=True)
+class _Had:
+    """What we have of a file, and of which version of it."""
+
+    path: str
+    size: int = 0
+    tag: str = ""
+
+    @property
+    def can_go_on(self) -> bool:
+        return bool(self.tag) or not self.size
+
+    def headers(self) -> dict[str, str]:
+        return {"range": f"bytes={self.size}-", "if-range": self.tag} if self.size else {}
+
+    def check(self, response: aiohttp.ClientResponse) -> None:
+        """Whether what is coming belongs to what we have."""
+        if self.size and response.status != _PARTIAL:
+            raise Conflict(
+                f"{self.path} was changed while it was read, after the connection had broken",
+                remediation="read it again from its beginning",
+            )
+        self.tag = response.headers.get("etag", "")
 
 
 def sent(data: Content) -> tuple[Body, bool]:

@@ -9,7 +9,7 @@ from fastapi.responses import StreamingResponse
 from paddock.domain.team import Principal
 from paddock.guest_client.runs import Run
 from paddock.interfaces.api import streams
-from paddock.interfaces.api.context import Given, Key, Services, Who
+from paddock.interfaces.api.context import Given, Key, Paging, Services, Who
 from paddock.interfaces.api.errors import request_id
 from paddock.interfaces.api.lean import Lean
 from paddock.interfaces.api.schemas.commands import (
@@ -23,7 +23,7 @@ from paddock.interfaces.api.schemas.commands import (
     show_command,
     show_result,
 )
-from paddock.interfaces.api.schemas.common import ListOf
+from paddock.interfaces.api.schemas.common import ListOf, page_of
 from paddock.interfaces.api.streams import Format
 
 router = APIRouter(prefix="/v1/sandboxes/{sandbox}", tags=["commands"], route_class=Lean)
@@ -90,10 +90,10 @@ async def start(
 
 
 @router.get("/commands")
-async def list_commands(given: Given, who: Who, sandbox: str) -> ListOf[CommandShape]:
-    """Those that run, and those that ended and were not forgotten."""
+async def list_commands(given: Given, who: Who, sandbox: str, page: Paging) -> ListOf[CommandShape]:
+    """Those that run, and those that ended and were not forgotten; the oldest first."""
     runs = await given.commands.list(who, sandbox)
-    return ListOf[CommandShape](items=[show_command(run) for run in runs], next_cursor=None)
+    return page_of(runs, page, show_command, lambda run: f"{run.started_at:017.6f}:{run.key}")
 
 
 @router.get("/commands/{command}")

@@ -8,26 +8,35 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.requests import ClientDisconnect
 
 from paddock.domain.errors import InvalidRequest
-from paddock.guest_client.files import FileEvent
+from paddock.guest_client.files import FileEvent, Walk
 from paddock.interfaces.api import streams
 from paddock.interfaces.api.context import Given, Who
 from paddock.interfaces.api.errors import plain_body, request_id
 from paddock.interfaces.api.schemas.common import ErrorBody
 from paddock.interfaces.api.schemas.files import (
+    MAX_LISTED,
     At,
+    Closed,
     EntryShape,
+    ListCursor,
     Listing,
     MakeDirectory,
     MoveFile,
+    ReadAt,
+    TextShape,
     Unpacked,
     answer,
+    read_cursor,
     show_contents,
     show_entry,
+    show_listing,
+    show_sight,
+    shown_names,
 )
 from paddock.interfaces.api.streams import Format
 from paddock.services.archives import ArchiveFormat
 from paddock.services.files import Place
-from paddock.services.transfers import RangeNotSatisfiable
+from paddock.services.transfers import RangeNotSatisfiable, Span
 
 router = APIRouter(prefix="/v1/sandboxes/{sandbox}", tags=["files"])
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
@@ -69,27 +78,40 @@ async def read(
     given: Given,
     who: Who,
     *,
-    at: At,
+    at: ReadAt,
     span: Annotated[str, Header(alias="range", max_length=200)] = "",
+    only_of: Annotated[str, Header(alias="if-range", max_length=200)] = "",
 ) -> Response:
-    """A file's content, or the part of it that `Range` names."""
+    """A file's content, or the part of it that `Range` names; with `If-Range` only of the version
+    that has this `ETag`, and of any other all of it."""
     try:
-        found = await given.files.read(who, at, span)
+        found = await given.files.read(who, at, Span(span, only_of))
     except RangeNotSatisfiable as error:
         body = plain_body(request, "invalid_request", str(error), "ask for bytes within the file")
         headers = {"content-range": f"bytes */{error.size}"}
         return JSONResponse(body, 416, headers=headers)
     headers = {**_SAFE, "accept-ranges": "bytes", "content-disposition": "attachment"}
+    headers |= show_sight(found.sight)
     if found.part.length is not None:
         headers["content-length"] = str(found.part.length)
     if found.part.content_range:
         headers["content-range"] = found.part.content_range
+    if found.part.tag:
+        headers["etag"] = found.part.tag
     return StreamingResponse(
         found.pieces,
         206 if found.part.content_range else 200,
         media_type="application/octet-stream",
         headers=headers,
     )
+
+
+@router.get("/files/text", response_model=TextShape)
+async def read_text(given: Given, who: Who, at: ReadAt) -> Response:
+    """A text file in JSON, up to the size that `files.max_text_kib` says; 413 beyond it."""
+    found = await given.files.read_text(who, at)
+    body = {**show_entry(found.entry), "text": found.text, "etag": found.tag or None}
+    return answer(body, headers=show_sight(found.sight))
 
 
 @router.put("/files", response_model=EntryShape, openapi_extra=_BODY)
@@ -107,17 +129,27 @@ async def remove(given: Given, who: Who, at: At) -> Response:
 
 @router.get("/files/list", response_model=Listing)
 async def list_files(
-    given: Given, who: Who, *, at: At, depth: Annotated[int, Query(ge=1, le=1000)] = 1
+    given: Given,
+    who: Who,
+    *,
+    at: ReadAt,
+    depth: Annotated[int, Query(ge=1, le=1000)] = 1,
+    closed: Closed = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_LISTED, description="at most so many")] = 1000,
+    cursor: ListCursor = "",
 ) -> Response:
-    """What is in a directory, at most 200,000 entries."""
-    found = await given.files.list(who, at, depth)
-    return answer({"items": [show_entry(entry) for entry in found]})
+    """What is in a directory: sorted, each before its own children. Directories in `excluded` are
+    listed but not entered."""
+    walk = Walk(depth, after=read_cursor(cursor), limit=limit)
+    found = await given.files.list(who, at, walk, closed)
+    return answer(show_listing(found), headers=show_sight(found.sight))
 
 
 @router.get("/files/stat", response_model=EntryShape)
-async def stat(given: Given, who: Who, at: At) -> Response:
+async def stat(given: Given, who: Who, at: ReadAt) -> Response:
     """What is known of a file."""
-    return answer(show_entry(await given.files.stat(who, at)))
+    entry, sight = await given.files.stat(who, at)
+    return answer(show_entry(entry), headers=show_sight(sight))
 
 
 @router.post("/files/move", response_model=EntryShape)
@@ -160,12 +192,17 @@ async def pack(
     *,
     at: At,
     form: Annotated[ArchiveFormat, Query(alias="format")] = ArchiveFormat.TAR,
+    closed: Closed = None,
 ) -> StreamingResponse:
-    """A directory's content, or one file, as an archive. It breaks off where something could not
-    be read, so that what ends well is whole."""
-    pieces = await given.archives.pack(who, at, form)
+    """A directory's content, or one file, as an archive: a tar with everything, a zip without
+    caches, unless `exclude` says otherwise; the header `X-Paddock-Excluded` shows what was left
+    out. Links are in it as links. It breaks off where something could not be read, so that what
+    ends well is whole."""
+    without = given.archives.excluded(form, closed)
+    pieces = await given.archives.pack(who, at, form, without)
     kind = "application/x-tar" if form is ArchiveFormat.TAR else "application/zip"
     headers = {**_SAFE, "content-disposition": f'attachment; filename="archive.{form}"'}
+    headers["x-paddock-excluded"] = shown_names(without)
     return StreamingResponse(pieces, media_type=kind, headers=headers)
 
 

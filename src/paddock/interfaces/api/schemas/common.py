@@ -6,6 +6,8 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from paddock.ports.store import Page
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -94,3 +96,11 @@ def paged(
         items=[show(item) for item in items],
         next_cursor=str(cursor(items[-1])) if more else None,
     )
+
+
+def page_of(
+    found: Sequence[T], page: Page, show: Callable[[T], R], cursor: Callable[[T], str]
+) -> ListOf[R]:
+    """A page of a list that is at hand as a whole, in the order of its cursors."""
+    rest = sorted((item for item in found if cursor(item) > page.after), key=cursor)
+    return paged(rest[: page.limit], page.limit - 1, show, cursor)

@@ -35,9 +35,29 @@ class Files(Transfers):
         they come, of any size. It is whole afterwards, or as it was before."""
         return portal().run(self._inner.write(path, data, user=user))
 
-    def list(self, path: str = ".", *, depth: int = 1, user: str = "") -> Sequence[FileInfo]:
-        """What is in a directory, so many levels deep."""
-        return portal().run(self._inner.list(path, depth=depth, user=user))
+    def list(
+        self,
+        path: str = ".",
+        *,
+        depth: int = 1,
+        exclude: Sequence[str] | None = None,
+        user: str = "",
+    ) -> Sequence[FileInfo]:
+        """What is in a directory, so many levels deep; as scan() has it, but all at once."""
+        return portal().run(self._inner.list(path, depth=depth, exclude=exclude, user=user))
+
+    def scan(
+        self,
+        path: str = ".",
+        *,
+        depth: int = 1,
+        exclude: Sequence[str] | None = None,
+        user: str = "",
+    ) -> Iterator[FileInfo]:
+        """What is in a directory, page by page as it is read on: sorted, each directory before
+        what is in it. Directories of the names in `exclude` are listed but not entered; those of
+        the server's setting `files.excluded` unless that is given."""
+        return portal().each(self._inner.scan(path, depth=depth, exclude=exclude, user=user))
 
     def stat(self, path: str, *, user: str = "") -> FileInfo:
         return portal().run(self._inner.stat(path, user=user))

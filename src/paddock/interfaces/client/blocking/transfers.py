@@ -20,7 +20,8 @@ class Transfers:
         self._inner = inner
 
     def read_stream(self, path: str, *, user: str = "") -> Iterator[bytes]:
-        """A file's content as it comes."""
+        """A file's content as it comes. When the connection breaks it goes on where it was;
+        Conflict when the file was changed meanwhile, so that no two versions are ever mixed."""
         return portal().each(self._inner.read_stream(path, user=user))
 
     def upload(
