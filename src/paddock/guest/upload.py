@@ -26,11 +26,12 @@ class Upload:
     """Takes a file's data and puts it in place.
 
     A watcher of the directory shall see just CREATE, CHMOD and WRITE, so there is no renaming of
-    a temporary file. Up to 1 MiB is held back until it is complete. More goes straight into a new
-    file, which is removed again if the upload breaks off; for an existing file it goes to a
-    nameless one beside it first, so that a broken upload leaves the old content alone; then it
-    changes places with it where the file system can, or is copied once the room for it is there.
-    Only where the file system has no nameless files is the old file truncated at once.
+    a temporary file. Up to 1 MiB is held back until it is complete. More goes to a nameless file,
+    which nobody sees and which is gone with the guest, whatever ends it. When it is complete it
+    gets its name; where there is a file already, that keeps its identity and takes the content
+    over, at once where the file system can, or as a copy once the room for it is there.
+    Only where the file system has no nameless files does it go straight into a new file, which is
+    removed again if the upload breaks off, or into the old one.
 
     All of it happens with the account's rights, so what is new is the account's, and an existing
     file stays whose it is.
@@ -46,10 +47,11 @@ class Upload:
         self._created = False
 
     def write(self, data: bytes) -> None:
-        if self._target < 0 and len(self._held) + len(data) <= _IN_MEMORY:
+        is_open = self._target >= 0 or self._spool >= 0
+        if not is_open and len(self._held) + len(data) <= _IN_MEMORY:
             self._held += data
             return
-        if self._target < 0:
+        if not is_open:
             with rights.of(self._account):
                 self._open_for_much()
             data = bytes(self._held) + data
@@ -59,7 +61,7 @@ class Upload:
     async def finish(self) -> Message:
         """Put it in place; what the caller is told of it."""
         if self._spool >= 0:
-            await self._copy_spool()
+            await self._place_spool()
         with rights.of(self._account):
             if self._target < 0:
                 self._open()
@@ -105,17 +107,49 @@ class Upload:
         status = os.fstat(self._target)
         if not stat.S_ISREG(status.st_mode):
             raise invalid(f"{decode(self._path)} is not a regular file")
+        self._touch_owner(status)
+
+    def _touch_owner(self, status: os.stat_result) -> None:
+        """envd chowns what it is given, and clients wait for the event that this makes."""
         if status.st_uid == self._account.uid:
-            # envd chowns what it is given, and clients wait for the event that this makes.
             with suppress(OSError):
                 os.fchown(self._target, status.st_uid, status.st_gid)
 
     def _open_for_much(self) -> None:
-        self._open()
-        if not self._created:
-            self._spool = _open_nameless(self._path)
-            if self._spool < 0:
+        paths.make_parents(self._path)
+        self._spool = _open_nameless(self._path)
+        if self._spool < 0:
+            self._open()
+            if not self._created:
                 os.ftruncate(self._target, 0)
+        elif _exists(self._path):
+            self._open()  # what cannot be written is said before much of it has come
+
+    async def _place_spool(self) -> None:
+        if self._target < 0:
+            with rights.of(self._account):
+                if self._is_named():
+                    return
+                self._open()
+        await self._copy_spool()
+
+    def _is_named(self) -> bool:
+        """Give the nameless file its name; False where there is a file by now, or no such way."""
+        try:
+            with paths.parent_of(self._path) as (directory, name):
+                source = b"/proc/self/fd/%d" % self._spool
+                os.link(source, name, dst_dir_fd=directory, follow_symlinks=True)
+        except OSError:
+            return False
+        self._target, self._spool, self._created = self._spool, -1, True
+        self._announce()
+        return True
+
+    def _announce(self) -> None:
+        """Make the events that clients wait for, of which a new name alone is only the first."""
+        self._touch_owner(os.fstat(self._target))
+        size = os.fstat(self._target).st_size
+        os.pwrite(self._target, os.pread(self._target, 1, size - 1), size - 1)
 
     def _open_existing(self, flags: int) -> int:
         try:
@@ -168,9 +202,19 @@ def _names(fd: int) -> list[str]:
 def _open_nameless(path: bytes) -> int:
     try:
         directory = os.path.dirname(path) or b"/"
-        return paths.open_path(directory, os.O_TMPFILE | os.O_RDWR, 0o600)
+        return paths.open_path(directory, os.O_TMPFILE | os.O_RDWR, _MODE)
     except OSError:
         return -1
+
+
+def _exists(path: bytes) -> bool:
+    """Also a link that leads nowhere: what is written to it goes where it leads."""
+    with paths.parent_of(path) as (directory, name):
+        try:
+            os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+    return True
 
 
 def _write_all(fd: int, data: bytes | bytearray) -> None:
