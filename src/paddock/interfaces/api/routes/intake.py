@@ -11,8 +11,8 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 from paddock.domain.errors import InvalidRequest
 from paddock.domain.event import CUSTOM_KIND
 from paddock.domain.intake import LARGEST_DATA, LAST_SEQ, MOST_AT_ONCE, Report, SourceState
-from paddock.interfaces.api.context import Given, Who
-from paddock.interfaces.api.schemas.common import ListOf, Shape, Text, at
+from paddock.interfaces.api.context import Given, Paging, Who
+from paddock.interfaces.api.schemas.common import ListOf, Shape, Text, at, page_of
 
 router = APIRouter(prefix="/v1/sandboxes/{sandbox}", tags=["events"])
 _NDJSON = "application/x-ndjson"
@@ -92,10 +92,10 @@ async def accept(request: Request, given: Given, who: Who, sandbox: str) -> Ackn
 
 
 @router.get("/events/sources")
-async def sources(given: Given, who: Who, sandbox: str) -> ListOf[SourceShape]:
+async def sources(given: Given, who: Who, sandbox: str, page: Paging) -> ListOf[SourceShape]:
     """Who has told of events in it, how far they have come, and what is missing."""
     found = await given.intake.sources(who, sandbox)
-    return ListOf[SourceShape](items=[_source(each) for each in found], next_cursor=None)
+    return page_of(found, page, _source, lambda state: state.source)
 
 
 def _read(content_type: str, body: bytes) -> list[ReportShape]:

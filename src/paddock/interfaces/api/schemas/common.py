@@ -99,8 +99,19 @@ def paged(
 
 
 def page_of(
-    found: Sequence[T], page: Page, show: Callable[[T], R], cursor: Callable[[T], str]
+    found: Sequence[T],
+    page: Page,
+    show: Callable[[T], R],
+    cursor: Callable[[T], str],
+    *,
+    last_first: bool = False,
 ) -> ListOf[R]:
     """A page of a list that is at hand as a whole, in the order of its cursors."""
-    rest = sorted((item for item in found if cursor(item) > page.after), key=cursor)
+    whole = sorted(found, key=cursor, reverse=last_first)
+    rest = [
+        item
+        for item in whole
+        if not page.after
+        or (cursor(item) < page.after if last_first else cursor(item) > page.after)
+    ]
     return paged(rest[: page.limit], page.limit - 1, show, cursor)
