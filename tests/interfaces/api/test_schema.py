@@ -47,6 +47,24 @@ async def test_the_document_is_the_one_that_was_checked_in(plane):
     assert served == json.loads(CHECKED_IN.read_text()), "run make docs"
 
 
+@pytest.mark.proves("U11")
+async def test_every_route_tells_of_limits_and_when_to_come_back(plane):
+    document = (await plane.admin.get("/v1/openapi.json")).body
+    answers = document["components"]["responses"]
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            for status, name in (("413", "TooLarge"), ("429", "TooMany"), ("503", "Unavailable")):
+                told = operation["responses"][status]
+                if "$ref" not in told:
+                    assert path == "/readyz", "which has its own"
+                    continue
+                assert told == {"$ref": f"#/components/responses/{name}"}, (method, path)
+    for name in ("TooMany", "Unavailable"):
+        assert answers[name]["headers"]["Retry-After"]["required"]
+    assert "WWW-Authenticate" in answers["Unauthenticated"]["headers"]
+    assert all("X-Request-ID" in answer["headers"] for answer in answers.values())
+
+
 @pytest.mark.proves("Q1", "Q3")
 @pytest.mark.timeout(600)
 async def test_whatever_is_sent_the_answer_is_documented(plane):

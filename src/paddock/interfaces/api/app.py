@@ -7,6 +7,7 @@ from fastapi.openapi.utils import get_openapi
 
 from paddock import __version__
 from paddock.interfaces.api import browsers, errors
+from paddock.interfaces.api.answers import describe_errors
 from paddock.interfaces.api.context import Services
 from paddock.interfaces.api.middleware import Bind, Envelope, Observe
 from paddock.interfaces.api.routes import (
@@ -29,7 +30,6 @@ from paddock.interfaces.api.routes import (
     templates,
     terminal,
 )
-from paddock.interfaces.api.schemas.common import ErrorBody
 from paddock.interfaces.api.tracing import Traced
 
 _ROUTERS = (
@@ -52,9 +52,6 @@ _ROUTERS = (
     providers,
     health,
 )
-# Also what the listener in front says of a request that takes too long or is too large.
-_ALWAYS = (400, 401, 403, 404, 408, 409, 413, 414, 429, 431, 500, 501, 502, 503, 504)
-
 _FOR_ANYONE = (
     *(("get", path) for path in ("/healthz", "/readyz", "/v1/version")),
     ("post", "/v1/session"),
@@ -93,21 +90,13 @@ def _routed() -> FastAPI:
 
 
 def document(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document: every route says which errors it has, in their one shape."""
+    """The OpenAPI document."""
     if app.openapi_schema:
         return app.openapi_schema
     found = get_openapi(
         title=app.title, version=app.version, summary=app.summary, routes=app.routes
     )
-    schemas = found["components"]["schemas"]
-    for name in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(name, None)
-    body = ErrorBody.model_json_schema(ref_template="#/components/schemas/{model}")
-    schemas |= body.pop("$defs", {}) | {"ErrorBody": body}
-    content = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}}
-    found["components"]["responses"] = {
-        "Error": {"description": "what went wrong, and what to do about it", "content": content}
-    }
+    describe_errors(found)
     found["components"]["securitySchemes"] = {
         "token": {"type": "http", "scheme": "bearer", "description": "`paddock token create`"},
         "session": {
@@ -120,15 +109,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     found["security"] = [{"token": []}, {"session": []}]
     for path, operations in found["paths"].items():
         for method, operation in operations.items():
-            _document_errors(operation)
             if (method, path) in _FOR_ANYONE:
                 operation["security"] = []
     app.openapi_schema = found
     return found
-
-
-def _document_errors(operation: dict[str, Any]) -> None:
-    answers = operation["responses"]
-    answers.pop("422", None)
-    for status in _ALWAYS:
-        answers.setdefault(str(status), {"$ref": "#/components/responses/Error"})

@@ -75,6 +75,11 @@ class Chunked:
         self._parser = httptools.HttpRequestParser(self)
         self._parser.feed_data(_PRIMER)
 
+    @property
+    def is_between(self) -> bool:
+        """Whether the next byte is the first of a chunk's size."""
+        return not (self.done or self._left or self._line) and self._next == self._size
+
     def payload(self) -> bytes:
         """What the chunks since the last call held, without their frames."""
         kept = b"".join(self._keep or ())

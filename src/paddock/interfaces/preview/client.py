@@ -13,8 +13,12 @@ from paddock.interfaces.preview.pages import Trouble
 from paddock.interfaces.preview.refusal import Refusal
 from paddock.interfaces.preview.replies import render
 from paddock.interfaces.preview.request import Request, read_request
+from paddock.interfaces.preview.sockets import is_reset
 
 _LINGER_S = 2.0
+_INTERIM = b"HTTP/1.1 102 Processing\r\n\r\n"
+_LOOK_S, _LOOKS = 0.1, 20
+"""How often it is looked whether a probe was answered with a reset: the way there takes time."""
 _HEAD, _BODY, _NEXT, _NOTHING = Due
 
 
@@ -71,7 +75,28 @@ class ClientConnection(asyncio.Protocol):
             return False
         self._keep_alive = False
         self.deadline = min(self.deadline, self._hub.loop.time() + self._config.half_close_s)
+        self._probe()
         return True
+
+    def _probe(self) -> None:
+        """Has the client only said all it has to say, or is it gone? One that is gone answers
+        whatever it is sent with a reset, and one that is there finds that it means nothing: an
+        interim answer, or a leading zero of the next chunk's size."""
+        exchange = self._exchange
+        if exchange is None or self._is_old or self.is_full:
+            return
+        harmless = exchange.filler() if self.is_answering else _INTERIM
+        if harmless:
+            self.transport.write(harmless)
+            self._hub.loop.call_later(_LOOK_S, self._look, _LOOKS)
+
+    def _look(self, left: int) -> None:
+        if self.transport.is_closing():
+            return
+        if is_reset(self.transport.get_extra_info("socket")):
+            self.transport.abort()
+        elif left:
+            self._hub.loop.call_later(_LOOK_S, self._look, left - 1)
 
     def pause_writing(self) -> None:
         self.is_full = True

@@ -28,7 +28,8 @@ class FrontConfig:
     send_timeout_s: float = 120
     """Without the client taking a byte of an answer that waits for it."""
     half_close_s: float = 10
-    """For a client that has closed its side while the answer is silent: it is most likely gone."""
+    """For a client that has closed its side while the answer is silent: it is most likely gone. One
+    that can be asked, by bytes that mean nothing, is found out at once."""
     connect_timeout_s: float = 5
     response_timeout_s: float = 300
     """From the end of a request to the head of its answer; dev servers compile first."""

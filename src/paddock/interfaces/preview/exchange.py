@@ -87,6 +87,10 @@ class Exchange:
             self.upstream.abort()
         self._leave()
 
+    def filler(self) -> bytes:
+        """What may be sent in the middle of the answer without being part of it."""
+        return b"" if self.upstream is None else self.upstream.filler()
+
     def upstream_failed(self, why: str, *, has_answered: bool) -> None:
         """The connection is lost. A stale idle one is replaced, once, if that is safe."""
         self.upstream = None

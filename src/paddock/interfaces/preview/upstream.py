@@ -95,6 +95,11 @@ class UpstreamConnection(asyncio.Protocol):
         else:
             self.transport.resume_reading()
 
+    def filler(self) -> bytes:
+        """Between two chunks, a zero that the next one's size begins with."""
+        is_between = isinstance(self._body, Chunked) and self._body.is_between
+        return b"0" if is_between else b""
+
     def close(self) -> None:
         self._exchange = None
         self.transport.close()
