@@ -88,6 +88,9 @@ class Settings:
 
     provider: str = "auto"
     """Which provider is used where none is named; auto takes the best that works here."""
+    update_check_url: str = ""
+    """A package index that is asked once a day for a newer release; `environment` takes the one
+    of pip or uv. Empty asks nobody."""
     local: LocalConfig = field(default_factory=LocalConfig)
     docker: DockerConfig = field(default_factory=DockerConfig)
     server: ServerConfig = field(default_factory=ServerConfig)

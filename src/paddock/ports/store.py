@@ -20,20 +20,13 @@ from paddock.domain.intake import SourceState
 from paddock.domain.records import SandboxRecord, SnapshotRecord
 from paddock.domain.sandbox import SandboxState
 from paddock.domain.secret import Secret
-from paddock.domain.session import Session, SignInLink
-from paddock.domain.team import Person, Team, Token
+from paddock.ports import paging
+from paddock.ports.people import Links, People, Sessions, Teams, Tokens
 
 T = TypeVar("T")
+Page = paging.Page
 ANY_TEAM = ""
 """For Paddock's own work only: the reaper and the reconciler see all teams."""
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Which part of a list: at most `limit` rows after the one that `after` names."""
-
-    limit: int = 50
-    after: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,107 +40,6 @@ class SandboxFilter:
     owner: str = ""
     identity: str = ""
     identity_prefix: str = ""
-
-
-class Teams(Protocol):
-    """Teams, newest first."""
-
-    def add(self, team: Team) -> None:
-        """Conflict when the name is taken."""
-        ...
-
-    def get(self, team_id: str) -> Team | None: ...
-
-    def named(self, name: str) -> Team | None: ...
-
-    def list(self, page: Page) -> Sequence[Team]: ...
-
-
-class Tokens(Protocol):
-    """The ways in, newest first."""
-
-    def add(self, token: Token) -> None: ...
-
-    def get(self, token_id: str) -> Token | None: ...
-
-    def list(self, team_id: str, page: Page, *, person_id: str = "") -> Sequence[Token]: ...
-
-    def replace(self, token: Token) -> None:
-        """Whatever the copy says, a revocation stays and `used_at` never goes backwards.
-
-        NotFound when there is no such token.
-        """
-        ...
-
-    def revoke_of(self, person_id: str, now: float) -> Sequence[str]:
-        """All that a person has; their ids."""
-        ...
-
-
-class People(Protocol):
-    """The people of teams, newest first, also those who have left."""
-
-    def add(self, person: Person) -> None:
-        """Conflict when somebody in the team has the address."""
-        ...
-
-    def get(self, person_id: str) -> Person | None: ...
-
-    def with_email(self, team_id: str, email: str) -> Person | None:
-        """Of those who have not left."""
-        ...
-
-    def named(self, person_ids: Sequence[str]) -> Mapping[str, str]:
-        """Their names, as far as they are known."""
-        ...
-
-    def list(self, team_id: str, page: Page) -> Sequence[Person]: ...
-
-    def replace(self, person: Person) -> None:
-        """NotFound when there is no such person, Conflict when the address is taken."""
-        ...
-
-
-class Links(Protocol):
-    """Links that let somebody sign in."""
-
-    def add(self, link: SignInLink) -> None: ...
-
-    def get(self, link_id: str) -> SignInLink | None: ...
-
-    def use(self, link_id: str, now: float) -> None: ...
-
-    def remove_of(self, person_id: str) -> None: ...
-
-    def prune(self, before: float, limit: int) -> int:
-        """Forget those that expired before; how many there were."""
-        ...
-
-
-class Sessions(Protocol):
-    """Who is signed in, newest first."""
-
-    def add(self, session: Session) -> None: ...
-
-    def get(self, session_id: str) -> Session | None: ...
-
-    def list(self, team_id: str, page: Page, *, holder: str = "") -> Sequence[Session]: ...
-
-    def touch(self, session_id: str, now: float) -> None:
-        """It was used. Never backwards."""
-        ...
-
-    def end(self, session_id: str, now: float) -> None:
-        """One that has ended before stays as it is."""
-        ...
-
-    def end_of(self, holder: str, now: float) -> Sequence[str]:
-        """All that somebody has open; their ids."""
-        ...
-
-    def prune(self, before: float, limit: int) -> int:
-        """Forget those that expired before; how many there were."""
-        ...
 
 
 class Sandboxes(Protocol):
@@ -224,6 +116,10 @@ class Events(Protocol):
         subject: str = "",
         kinds: frozenset[str] = frozenset(),
     ) -> Sequence[Event]: ...
+
+    def before(self, seq: int, limit: int, *, subject: str) -> Sequence[Event]:
+        """The last ones of a subject that are earlier, oldest first."""
+        ...
 
     def forget(self, subject: str, after: int, limit: int) -> int:
         """Take out what is personal in the subject's next events; the last of them, 0 if none."""

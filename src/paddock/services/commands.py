@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 
-from paddock.domain.audit import AuditEntry
 from paddock.domain.errors import InvalidRequest, NotFound, TimedOut, Unavailable
 from paddock.domain.guest import CommandResult
 from paddock.domain.ids import is_id, new_id
@@ -15,6 +14,7 @@ from paddock.guest_client.runs import Gap, Run, RunExit, Told
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store
 from paddock.services import shells
+from paddock.services.command_log import CommandLog
 from paddock.services.inside import Entered, Inside
 
 COMMAND_PREFIX = "cmd"
@@ -78,6 +78,7 @@ class Commands:
         self._inside = inside
         self._store = store
         self._clock = clock
+        self.log = CommandLog(store, clock)
 
     async def run(
         self, principal: Principal, name: str, command: Command, max_output: int = 8 << 20
@@ -85,10 +86,13 @@ class Commands:
         """To its end. It ends with its caller, and at its deadline with exit code 124."""
         timeout = _checked(command, DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S)
         assert timeout is not None
+        command_id = new_id(COMMAND_PREFIX)
         async with self._inside.enter(principal, name, "command") as entered:
-            noted = asyncio.create_task(self._note(principal, entered, command, "command.run"))
+            began = self._clock.now()
+            note = self._note(principal, entered, command, command_id)
+            noted = asyncio.create_task(note)
             try:
-                return await entered.guest.exec(
+                result = await entered.guest.exec(
                     command.inside,
                     user=command.user or None,
                     cwd=command.cwd or None,
@@ -99,6 +103,10 @@ class Commands:
                 )
             finally:
                 await noted
+            how = {"exit_code": result.exit_code, "reason": result.reason}
+            seconds = round(self._clock.now() - began, 3)
+            self.log.ended(principal, entered.sandbox, command_id, **how, seconds=seconds)
+            return result
 
     async def run_once(
         self, principal: Principal, name: str, command: Command, *, key: str, max_output: int
@@ -119,7 +127,8 @@ class Commands:
         timeout = _checked(command, None, MAX_BACKGROUND_S)
         async with self._inside.enter(principal, name, "command") as entered:
             command_id = await self._named(principal, entered, command, background)
-            noted = asyncio.create_task(self._note(principal, entered, command, "command.start"))
+            note = self._note(principal, entered, command, command_id, action="command.start")
+            noted = asyncio.create_task(note)
             try:
                 run = await entered.guest.runs.start(
                     command_id,
@@ -159,7 +168,9 @@ class Commands:
 
     async def get(self, principal: Principal, name: str, command_id: str) -> Run:
         async with self._at(principal, name, command_id, Scope.SANDBOXES_READ) as entered:
-            return await entered.guest.runs.get(command_id)
+            run = await entered.guest.runs.get(command_id)
+            self._tell_end(principal, entered, command_id, run.exit)
+            return run
 
     async def list(self, principal: Principal, name: str) -> Sequence[Run]:
         async with self._inside.enter(principal, name, "", Scope.SANDBOXES_READ) as entered:
@@ -183,6 +194,8 @@ class Commands:
             run = known or await entered.guest.runs.get(command_id)
             places = {stream: offsets.get(stream, 0) for stream in run.streams}
             async for item in _following(entered, command_id, places, follow=follow):
+                if isinstance(item, RunExit):
+                    self._tell_end(principal, entered, command_id, item)
                 yield item
 
     async def send_input(
@@ -235,18 +248,25 @@ class Commands:
             yield entered
 
     async def _note(
-        self, principal: Principal, entered: Entered, command: Command, action: str
+        self,
+        principal: Principal,
+        entered: Entered,
+        command: Command,
+        command_id: str,
+        *,
+        action: str = "command.run",
     ) -> None:
         """Only the program's name is noted: arguments may hold what nobody should read later."""
-        entry = AuditEntry(
-            team_id=principal.team_id,
-            actor=principal.actor,
-            action=action,
-            subject=entered.sandbox.id,
-            at=self._clock.wall(),
-            detail={"program": command.argv[0][:200], "user": command.user},
-        )
-        await self._store.write(lambda tx: tx.audit.append([entry]))
+        detail = {"program": command.argv[0][:200], "user": command.user}
+        await self.log.began(principal, entered.sandbox, command_id, action=action, detail=detail)
+
+    def _tell_end(
+        self, principal: Principal, entered: Entered, command_id: str, ended: RunExit | None
+    ) -> None:
+        if ended is not None:
+            how = {"exit_code": ended.exit_code, "reason": ended.reason}
+            seconds = round(ended.ended_at - ended.started_at, 3)
+            self.log.ended(principal, entered.sandbox, command_id, **how, seconds=seconds)
 
 
 async def collected(pieces: AsyncIterator[Piece | RunExit], max_output: int) -> CommandResult:

@@ -33,6 +33,7 @@ def toolbox(config: Path | None, log_level: str | None) -> Toolbox:
         inspect=partial(_inspect, settings),
         conform=partial(_conform, settings),
         serve=partial(_serve, settings),
+        update_check_url=settings.update_check_url,
     )
 
 

@@ -40,6 +40,7 @@ from paddock.services.events import EventFeed
 from paddock.services.files import Files
 from paddock.services.guests import Guests
 from paddock.services.health import ProviderHealth
+from paddock.services.history import History
 from paddock.services.housekeeping import Housekeeping
 from paddock.services.inside import Inside
 from paddock.services.intake import Intake
@@ -151,9 +152,9 @@ async def assembled(
             vault=vault,
             anyone=anyone,
         )
-        stack.push_async_callback(services.previews.aclose)
-        stack.push_async_callback(services.templates.aclose)
-        stack.push_async_callback(services.purges.aclose)
+        log = services.commands.log
+        for part in (services.previews, services.templates, services.purges, log):
+            stack.push_async_callback(part.aclose)
         await _take_up(services, rounds)
         yield Plane(with_traces(services, trace), rounds)
 
@@ -248,7 +249,6 @@ class _Parts:
         vault: Vault,
         anyone: Principal | None,
     ) -> Services:
-        config, files = configured.server, configured.files
         return Services(
             store=self.store,
             access=access,
@@ -259,15 +259,16 @@ class _Parts:
             commands=self.commands,
             terminals=Terminals(self.inside, self.commands),
             work=self.work,
-            files=Files(self.inside, self.store, self.clock, files),
-            archives=Archives(self.inside, self.store, self.clock, files),
+            files=Files(self.inside, self.store, self.clock, configured.files),
+            archives=Archives(self.inside, self.store, self.clock, configured.files),
             inside=self.inside,
             snapshots=self.snapshots,
             events=events,
-            intake=self._intake(config),
+            intake=self._intake(configured.server),
+            history=History(self.store, self.changes),
             previews=previews,
-            preview_domain=config.preview_domain,
-            public_url=config.public_url,
+            preview_domain=configured.server.preview_domain,
+            public_url=configured.server.public_url,
             providers=self.providers,
             health=ProviderHealth(self.providers, self.clock),
             metrics=self.metrics,

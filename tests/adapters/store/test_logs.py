@@ -252,3 +252,10 @@ async def test_what_is_an_owners_is_found_also_when_it_is_deleted(store, team, o
     assert await store.read(lambda tx: tx.snapshots.owned(team.id, "erika", Page())) == [copies[0]]
     await store.write(lambda tx: tx.sandboxes.forget(boxes[0].id))
     assert await store.read(lambda tx: tx.sandboxes.get(team.id, boxes[0].id)) is None
+
+
+async def test_the_last_events_of_a_subject_are_read_backwards(store):
+    await store.write(appending(*(event(subject=f"sbx_{n % 2}") for n in range(10))))
+    found = await store.read(lambda tx: tx.events.before(8, 2, subject="sbx_1"))
+    assert [one.seq for one in found] == [4, 6]
+    assert await store.read(lambda tx: tx.events.before(2, 5, subject="sbx_1")) == []

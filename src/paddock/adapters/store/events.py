@@ -65,6 +65,12 @@ class SqlEvents:
             query = query.where(table.c.kind.in_(sorted(kinds)))
         return [from_row(row) for row in self._connection.execute(query).mappings()]
 
+    def before(self, seq: int, limit: int, *, subject: str) -> Sequence[Event]:
+        query = select(table).where(table.c.subject == subject, table.c.seq < seq)
+        query = query.order_by(table.c.seq.desc()).limit(limit)
+        rows = self._connection.execute(query).mappings().all()
+        return [from_row(row) for row in reversed(rows)]
+
     def forget(self, subject: str, after: int, limit: int) -> int:
         query = following(after, limit, ANY_TEAM, subject).with_only_columns(
             table.c.seq, table.c.data

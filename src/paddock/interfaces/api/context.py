@@ -20,6 +20,7 @@ from paddock.services.environment import Environment
 from paddock.services.events import EventFeed
 from paddock.services.files import Files
 from paddock.services.health import ProviderHealth
+from paddock.services.history import History
 from paddock.services.inside import Inside
 from paddock.services.intake import Intake
 from paddock.services.people import People
@@ -59,6 +60,7 @@ class Services:
     snapshots: Snapshots
     events: EventFeed
     intake: Intake
+    history: History
     previews: Previews
     preview_domain: str
     public_url: str

@@ -63,6 +63,7 @@ COMMANDS = (
         f"{_THERE}.worktree.commands:here",
         "Run a command in the sandbox of this worktree.",
     ),
+    Lazy("history", f"{_THERE}.story:history", "Tell the course of a sandbox, step by step."),
     Lazy("inspect", f"{_THERE}.looking:inspect", "Say everything about sandboxes."),
     Lazy(
         "kill",

@@ -39,12 +39,22 @@ def doctor(
         if provider:
             refuse("--provider and --conformance name two providers", "give only one of them")
         return _conform(invocation, conformance, template, image)
-    report = run_async(invocation.tools.inspect(provider))
+    report, notice = run_async(_looked(invocation, provider))
+    if notice:
+        click.echo(f"note: {notice}", err=True)
     if invocation.json:
         print_json(_as_json(report))
     else:
         _print_report(report)
     return 0 if report.usable else FAILED
+
+
+async def _looked(invocation: Invocation, provider: str) -> tuple["Report", str]:
+    """What is found, and a newer version if that is known by then."""
+    from paddock.interfaces.cli.updates import looking
+
+    async with looking(invocation.tools.update_check_url) as notice:
+        return await invocation.tools.inspect(provider), notice()
 
 
 def _as_json(report: "Report") -> dict[str, object]:

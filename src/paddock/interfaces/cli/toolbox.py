@@ -128,3 +128,5 @@ class Toolbox:
     inspect: Callable[[str], Coroutine[None, None, Report]]
     conform: Conform
     serve: Serve
+    update_check_url: str = ""
+    """Where releases are looked up by themselves; empty nowhere."""

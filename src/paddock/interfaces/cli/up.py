@@ -1,5 +1,7 @@
 """`paddock up`: the control plane, until it is told to stop."""
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -45,4 +47,23 @@ def up(
         click.echo(_TRY, err=True)
 
     with Display() as display:
-        run_until_stopped(invocation.tools.serve(wish, display.tell, ready))
+        run_until_stopped(_served(invocation, wish, display, ready))
+
+
+async def _served(
+    invocation: Invocation, wish: ServerWish, display: Display, ready: Callable[[str], None]
+) -> None:
+    """While it runs, it may say that there is a newer version."""
+    from paddock.interfaces.cli.updates import tell
+
+    tools = invocation.tools
+
+    def say(notice: str) -> None:
+        click.echo(f"note: {notice}", err=True)
+
+    telling = asyncio.create_task(tell(tools.update_check_url, say), name="update notice")
+    try:
+        await tools.serve(wish, display.tell, ready)
+    finally:
+        telling.cancel()
+        await asyncio.gather(telling, return_exceptions=True)

@@ -1,0 +1,92 @@
+"""Commands in the log of events: when each began, by whom, and how it ended."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from paddock.domain.audit import AuditEntry
+from paddock.domain.errors import PaddockError
+from paddock.domain.event import Event, EventKind
+from paddock.domain.ids import new_id
+from paddock.domain.records import SandboxRecord
+from paddock.domain.team import Principal
+from paddock.ports.clock import Clock
+from paddock.ports.store import Store, Transaction
+
+_log = logging.getLogger(__name__)
+_MOST_REMEMBERED = 10_000
+
+
+class CommandLog:
+    """Nobody waits for an end to be written: a command's caller has better things to do."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._told: set[str] = set()
+        self._writing: set[asyncio.Task[None]] = set()
+
+    async def began(
+        self,
+        principal: Principal,
+        sandbox: SandboxRecord,
+        command_id: str,
+        *,
+        action: str,
+        detail: Mapping[str, object],
+    ) -> None:
+        """The act and the event, in one transaction."""
+        now = self._clock.wall()
+        entry = AuditEntry(principal.team_id, principal.actor, action, sandbox.id, now, detail)
+        event = Event(
+            sandbox.team_id,
+            EventKind.COMMAND_STARTED,
+            sandbox.id,
+            now,
+            {"command": command_id, **detail},
+            principal.actor,
+        )
+        await self._store.write(lambda tx: (tx.audit.append([entry]), tx.events.append([event])))
+
+    def ended(
+        self, principal: Principal, sandbox: SandboxRecord, command_id: str, **how: object
+    ) -> None:
+        """Whoever sees the end first tells of it; that may be long after, or after a restart."""
+        if command_id in self._told:
+            return
+        if len(self._told) >= _MOST_REMEMBERED:
+            self._told.clear()
+        self._told.add(command_id)
+        event = Event(
+            sandbox.team_id,
+            EventKind.COMMAND_ENDED,
+            sandbox.id,
+            self._clock.wall(),
+            {"command": command_id, **how},
+            principal.actor,
+        )
+        task = asyncio.create_task(self._write(event, command_id), name=f"end of {command_id}")
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+
+    async def aclose(self) -> None:
+        await asyncio.gather(*self._writing, return_exceptions=True)
+
+    async def _write(self, event: Event, command_id: str) -> None:
+        mine = new_id("evt")
+
+        def once(tx: Transaction) -> None:
+            claimed = tx.keys.claim(
+                event.team_id,
+                f"end of {command_id}",
+                fingerprint="",
+                object_id=mine,
+                now=event.at,
+            )
+            if claimed == mine:
+                tx.events.append([event])
+
+        try:
+            await self._store.write(once)
+        except PaddockError as error:
+            _log.warning("end not told", extra={"id": command_id, "error": error.message})

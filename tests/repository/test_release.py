@@ -1,0 +1,32 @@
+"""A release is one version everywhere: package, metadata, API document, changelog."""
+
+import json
+import re
+import tomllib
+
+import pytest
+
+import paddock
+from tests.repository.checkout import ROOT
+
+VERSION = paddock.__version__
+_HEADING = re.compile(r"^## \[([^\]]+)\](?: - (\d{4}-\d{2}-\d{2}))?$", re.MULTILINE)
+
+
+@pytest.mark.proves("I6")
+def test_the_version_is_the_same_everywhere():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    document = json.loads((ROOT / "docs/reference/openapi.json").read_text())
+    assert project["version"] == document["info"]["version"] == VERSION
+
+
+@pytest.mark.proves("I6")
+def test_the_changelog_begins_with_what_is_to_come_and_goes_down_from_this_version():
+    headings = _HEADING.findall((ROOT / "CHANGELOG.md").read_text())
+    names = [name for name, _ in headings]
+    assert names[0] == "Unreleased"
+    released = [tuple(map(int, name.split("."))) for name in names[1:]]
+    assert released == sorted(released, reverse=True)
+    assert all(day for _, day in headings[1:]), "a release has its day"
+    current = tuple(map(int, VERSION.split(".")))
+    assert not released or released[0] <= current <= (*released[0][:2], released[0][2] + 1)
