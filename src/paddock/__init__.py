@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from paddock.interfaces.client import (
+        ApprovalRequired,
         AsyncCommand,
         AsyncSandbox,
         AsyncSpool,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ApprovalRequired",
     "AsyncCommand",
     "AsyncSandbox",
     "AsyncSpool",

@@ -12,6 +12,7 @@ CODES = {
     "conflict": False,
     "unauthenticated": False,
     "forbidden": False,
+    "approval_required": False,
     "limit_exceeded": False,
     "too_large": False,
     "unsupported": False,

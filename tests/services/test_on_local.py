@@ -67,6 +67,25 @@ async def test_a_copy_that_differs_in_one_thing_has_the_rest_of_its_source(plane
     await plane.admin.delete(f"/v1/snapshots/{kept['id']}")
 
 
+@pytest.mark.proves("E8")
+async def test_a_copy_is_no_way_around_a_policy(plane):
+    rule = {"name": "no removing", "verdict": "deny", "command": "rm **"}
+    made = await plane.admin.post("/v1/sandboxes", {"command_policy": {"rules": [rule]}})
+    path = f"/v1/sandboxes/{made['id']}"
+    kept = await plane.admin.post(f"{path}/snapshots")
+    copies = [
+        await plane.admin.post(f"{path}/fork"),
+        await plane.admin.post("/v1/sandboxes", {"snapshot": kept["id"]}),
+    ]
+    for each in (made, *copies):
+        where = f"/v1/sandboxes/{each['id']}"
+        refused = await plane.admin.post(f"{where}/exec", {"cmd": ["sh", "-c", "rm x"]})
+        assert refused.status == 403, refused.body
+        assert "'no removing' of the sandbox's policy" in refused.error["message"]
+        await plane.admin.delete(where)
+    await plane.admin.delete(f"/v1/snapshots/{kept['id']}")
+
+
 @pytest.mark.proves("L4")
 async def test_pause_keeps_memory_and_stop_keeps_the_disk(plane, box):
     path = f"/v1/sandboxes/{box['id']}"

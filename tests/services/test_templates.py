@@ -6,7 +6,8 @@ from paddock.domain.event import EventKind
 from paddock.domain.ids import new_ulid
 from paddock.services.events import Interest
 from paddock.settings import Settings
-from paddock.wiring.server import _providers, assembled
+from paddock.wiring.opened import in_use
+from paddock.wiring.server import assembled
 from tests.engines import local_config
 
 
@@ -15,7 +16,7 @@ async def test_a_template_is_added_built_with_its_progress_told_and_removed(tmp_
     settings = replace(settings, server=replace(settings.server, data_dir=tmp_path))
     name = f"steps-{new_ulid()[-8:]}"
     async with (
-        _providers(settings, lambda _text, _fraction: None) as providers,
+        in_use(settings, lambda _text, _fraction: None) as providers,
         assembled(settings, providers, auth=False) as plane,
     ):
         who, templates = plane.services.anyone, plane.services.templates

@@ -6,6 +6,7 @@ PaddockError
 ├── Conflict            not in this state; the thing exists and says otherwise
 ├── Unauthenticated
 ├── Forbidden
+├── ApprovalRequired    allowed once somebody has approved it
 ├── LimitExceeded       a quota or a rate
 ├── TooLarge            more than is taken or given in one piece; another way has no such limit
 ├── Unsupported         the provider said beforehand that it cannot
@@ -76,6 +77,12 @@ class Forbidden(PaddockError):
     """Known, but not allowed."""
 
     code = "forbidden"
+
+
+class ApprovalRequired(PaddockError):
+    """A policy wants somebody to approve this first."""
+
+    code = "approval_required"
 
 
 class LimitExceeded(PaddockError):

@@ -27,6 +27,9 @@ class EventKind(StrEnum):
     """Something else than its state: a name, labels, its lifetime, its environment."""
     COMMAND_STARTED = "command.started"
     COMMAND_ENDED = "command.ended"
+    COMMAND_DENIED = "command.denied"
+    """By a policy; also when it only wants an approval first."""
+    POLICY_CHANGED = "policy.changed"
     SNAPSHOT_CREATED = "snapshot.created"
     SNAPSHOT_DELETED = "snapshot.deleted"
     SNAPSHOT_RESTORED = "snapshot.restored"
@@ -36,6 +39,7 @@ class EventKind(StrEnum):
     SECRET_DELETED = "secret.deleted"  # noqa: S105
     TEMPLATE_BUILT = "template.built"
     TEMPLATE_REMOVED = "template.removed"
+    POOL_CHANGED = "pool.changed"
     PROVIDER_LOST = "provider.lost"
     PROVIDER_FOUND = "provider.found"
     PRESSURE_CHANGED = "pressure.changed"

@@ -27,6 +27,13 @@ class Band(IntEnum):
 _ENTERED_BELOW = {Band.MODERATE: 15.0, Band.HIGH: 10.0, Band.CRITICAL: 5.0}
 
 
+def kept_warm(size: int, current: Band) -> int:
+    """How many sandboxes that nobody has asked for may wait: they go before anybody's."""
+    if current is Band.NORMAL:
+        return size
+    return size // 2 if current is Band.MODERATE else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """The host's memory, in MiB."""

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from paddock.domain.command_policy import CommandPolicy
 from paddock.domain.egress import CLOSED, EgressPolicy
 from paddock.domain.errors import InvalidRequest, NotFound
 from paddock.domain.event import Event, EventKind
@@ -53,6 +54,10 @@ class SandboxRecord:
     lifetime: Lifetime = field(default_factory=Lifetime)
     runtime: str = ""
     hardened: bool | None = None
+    app: str = ""
+    """Whose configuration its programs have, beside the team's."""
+    command_policy: CommandPolicy | None = None
+    """Its own, beside those of its team and its template."""
     started_at: float | None = None
     owner: str = ""
     """Whose it is outside of Paddock: a user of who uses the API. Never changed."""
@@ -87,6 +92,8 @@ class SnapshotRecord:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Configuration goes with the disk. What is secret is not in here: it stays outside."""
     ports: tuple[int, ...] = ()
+    command_policy: CommandPolicy | None = None
+    """Goes along: a copy is not a way around it."""
     size_bytes: int | None = None
     automatic: bool = False
     """Taken by Paddock before something destructive; these are the ones retention removes."""

@@ -1,15 +1,18 @@
-"""Configuration of a team, and what of it may be read again, and by whom."""
+"""Configuration of a team and of its apps: what of it may be read again, and where it may go."""
 
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from paddock.domain.errors import Forbidden, InvalidRequest
+from paddock.domain.records import check_name
 
 TEAM_SCOPE = "team"
 """It belongs to the whole team; what belongs to one app has a scope of its own."""
+_APP_SCOPE = "app:"
 LARGEST = 64 << 10
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,255}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class AccessPolicy(StrEnum):
@@ -35,6 +38,32 @@ _ALLOWS = {
     AccessPolicy.RUNTIME_ACCESS: {Use.CONTROL_PLANE, Use.RUNTIME},
     AccessPolicy.BOTH: set(Use),
 }
+
+
+def scope_of(app: str) -> str:
+    """Where an app's configuration is kept; without an app, the team's.
+
+    An app is a name that the team chose: it is there as soon as something is set for it.
+    """
+    return _APP_SCOPE + check_name(app) if app else TEAM_SCOPE
+
+
+def app_of(scope: str) -> str:
+    return scope.removeprefix(_APP_SCOPE) if scope.startswith(_APP_SCOPE) else ""
+
+
+def may_go(policy: AccessPolicy, use: Use) -> bool:
+    return use in _ALLOWS[policy]
+
+
+def widens(before: AccessPolicy, after: AccessPolicy) -> bool:
+    """Whether a value could go somewhere where it could not go before."""
+    return not _ALLOWS[after] <= _ALLOWS[before]
+
+
+def is_variable(name: str) -> bool:
+    """Whether an environment can have it: a name with a dot or a hyphen is Paddock's own."""
+    return bool(_VARIABLE.fullmatch(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +99,7 @@ def check_secret_name(name: str) -> str:
 
 def check_use(secret: Secret, use: Use) -> None:
     """Forbidden unless the policy lets it go there."""
-    if use in _ALLOWS[secret.policy]:
+    if may_go(secret.policy, use):
         return
     raise Forbidden(
         f"{secret.name} is {secret.policy}, so it does not go to the {use}",

@@ -35,6 +35,8 @@ class Scope(StrEnum):
     SECRETS_READ = "secrets:read"
     """Names and policies; no scope reads a sensitive value."""
     SECRETS_WRITE = "secrets:write"
+    POLICIES_WRITE = "policies:write"
+    """Which commands may be run. To read them it takes what reads sandboxes or templates."""
     EVENTS_READ = "events:read"
     EVENTS_WRITE = "events:write"
     """To tell of what happens in a sandbox."""

@@ -16,6 +16,7 @@ from paddock.ports.store import Store
 from paddock.services import shells
 from paddock.services.command_log import CommandLog
 from paddock.services.inside import Entered, Inside
+from paddock.services.policies import Policies
 
 COMMAND_PREFIX = "cmd"
 DEFAULT_TIMEOUT_S = 60.0
@@ -74,7 +75,8 @@ class Piece:
 class Commands:
     """The commands of a team's sandboxes."""
 
-    def __init__(self, inside: Inside, store: Store, clock: Clock) -> None:
+    def __init__(self, inside: Inside, store: Store, clock: Clock, policies: Policies) -> None:
+        self._policies = policies
         self._inside = inside
         self._store = store
         self._clock = clock
@@ -88,6 +90,7 @@ class Commands:
         assert timeout is not None
         command_id = new_id(COMMAND_PREFIX)
         async with self._inside.enter(principal, name, "command") as entered:
+            await self._policies.check(principal, entered.sandbox, command.argv, command.env)
             began = self._clock.now()
             note = self._note(principal, entered, command, command_id)
             noted = asyncio.create_task(note)
@@ -126,6 +129,7 @@ class Commands:
         """Its id, and the command as it has begun. It goes on whoever goes away."""
         timeout = _checked(command, None, MAX_BACKGROUND_S)
         async with self._inside.enter(principal, name, "command") as entered:
+            await self._policies.check(principal, entered.sandbox, command.argv, command.env)
             command_id = await self._named(principal, entered, command, background)
             note = self._note(principal, entered, command, command_id, action="command.start")
             noted = asyncio.create_task(note)

@@ -5,9 +5,32 @@ from dataclasses import replace
 
 from paddock.domain.records import SandboxRecord
 from paddock.domain.sandbox import SandboxState
+from paddock.domain.secret import Use
 from paddock.domain.team import Principal, Scope
 from paddock.services.changes import Changes
 from paddock.services.guests import Guests
+from paddock.services.secrets import Secrets
+
+
+class Configuration:
+    """What is set for an app, in the environment of every program of its sandboxes.
+
+    It is told to the guest when a machine begins to run, and kept nowhere else: neither the
+    sandbox's record nor its provider's has it.
+    """
+
+    def __init__(self, secrets: Secrets, guests: Guests) -> None:
+        self._secrets = secrets
+        self._guests = guests
+
+    async def give(self, sandbox: SandboxRecord) -> None:
+        """The sandbox's own variables stand over the app's, and those over the team's."""
+        env = dict(sandbox.env)
+        if sandbox.app:
+            found = await self._secrets.environment(sandbox.team_id, sandbox.app, Use.RUNTIME)
+            env = {**found, **env}
+        if env:
+            await (await self._guests.of(sandbox)).init(env=env)
 
 
 class Environment:

@@ -3,11 +3,12 @@
 import asyncio
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 
 from paddock.domain import names
+from paddock.domain.command_policy import CommandPolicy
 from paddock.domain.egress import CLOSED, EgressPolicy
 from paddock.domain.errors import Conflict, InvalidRequest, NotFound, PaddockError, TimedOut
 from paddock.domain.ids import new_id
@@ -39,6 +40,8 @@ SANDBOX_LABEL = "paddock.sandbox"
 DEFAULT_TEMPLATE = "base"
 WAIT_S = 300.0
 """How long a caller waits for a sandbox that another one is making."""
+Configure = Callable[[SandboxRecord], Awaitable[None]]
+"""Gives a machine that has just begun to run what is configured for its app."""
 _FORKABLE = (SandboxState.RUNNING, SandboxState.PAUSED, SandboxState.STOPPED)
 
 
@@ -64,6 +67,8 @@ class Wish:
     runtime: str = ""
     hardened: bool | None = None
     owner: str = ""
+    command_policy: CommandPolicy | None = None
+    app: str = ""
 
 
 class Making:
@@ -86,6 +91,7 @@ class Making:
         self._installation = installation
         self._admission = admission
         self._underway: dict[str, asyncio.Task[SandboxRecord]] = {}
+        self.configure: Configure = _nothing_to_configure
         self.lifetime = Lifetime()
         """What a wish does not say; may be changed at any time."""
 
@@ -127,6 +133,7 @@ class Making:
             egress=wish.egress or source.egress,
             ports=wish.ports or source.ports,
             public_ports=frozenset(),
+            app=check_name(wish.app) if wish.app else "",
             created_at=now,
             changed_at=now,
             clock=_wound(now, wish.keep_alive_s),
@@ -176,6 +183,8 @@ class Making:
             runtime=wish.runtime,
             hardened=wish.hardened,
             owner=check_owner(wish.owner),
+            command_policy=wish.command_policy,
+            app=check_name(wish.app) if wish.app else "",
         )
         if wish.snapshot:
             return await self._of_snapshot(record, wish)
@@ -205,6 +214,7 @@ class Making:
             resources=found.resources.changed(wish.resources),
             env={**found.env, **wish.env},
             ports=wish.ports or found.ports,
+            command_policy=wish.command_policy or found.command_policy,
         )
 
     async def _enter(
@@ -263,6 +273,7 @@ class Making:
                 provider = self._providers.get(record.provider)
                 spec = await self._spec(record)
                 seen = await self._ask(provider, record, spec)
+                await self.begin(provider, record, seen)
             except PaddockError as error:
                 await self._give_up(record, principal, error)
                 raise
@@ -279,6 +290,17 @@ class Making:
                 )
 
             return await self._changes.apply(record.id, runs, principal)
+
+    async def begin(self, provider: Provider, record: SandboxRecord, seen: Observation) -> None:
+        """One that cannot have its app's configuration is not made."""
+        if not record.app:
+            return
+        try:
+            running = replace(record, state=SandboxState.RUNNING, ref=seen.ref.id)
+            await self.configure(running)
+        except PaddockError:
+            await provider.destroy(seen.ref)
+            raise
 
     async def _ask(
         self, provider: Provider, record: SandboxRecord, spec: SandboxSpec
@@ -350,6 +372,10 @@ async def _awaited(
         f"sandbox {record.name} is still being made for another caller after {wait_s:g} s",
         remediation=f"ask again, or look at it with `paddock inspect {record.name}`",
     )
+
+
+async def _nothing_to_configure(_sandbox: SandboxRecord) -> None:
+    return
 
 
 def _wound(now: float, keep_alive_s: float | None) -> Clockwork:

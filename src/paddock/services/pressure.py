@@ -1,6 +1,7 @@
 """Keeps the host from running out of memory: who has to go when it gets short."""
 
 import logging
+from collections.abc import Awaitable, Callable
 
 from paddock.domain.errors import PaddockError
 from paddock.domain.event import Event, EventKind
@@ -20,6 +21,8 @@ from paddock.services.system import operating_team, system
 
 _log = logging.getLogger(__name__)
 _MIB = 1 << 20
+Told = Callable[[Band], Awaitable[None]]
+"""Who wants to know of a new band before anybody's sandbox is stopped for it."""
 
 
 class Pressure:
@@ -49,6 +52,7 @@ class Pressure:
         """Names of the providers whose sandboxes use this host's memory."""
         self._every_s = every_s
         self.band = Band.NORMAL
+        self.told: list[Told] = []
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -62,9 +66,11 @@ class Pressure:
     async def look(self) -> None:
         memory = self._memory()
         found = band(memory, self.band)
-        if found is not self.band:
+        changed, self.band = found is not self.band, found
+        if changed:
             await self._tell(found, memory)
-        self.band = found
+            for tell in self.told:
+                await tell(found)
         if found is Band.NORMAL:
             return
         for victim in victims(await self._candidates(), found, memory):

@@ -230,8 +230,8 @@ class Sandboxes(Questions):
                 principal,
                 action=f"sandbox.{action}",
             )
-            if action == "start" and sandbox.env:
-                await (await self._guests.of(sandbox)).init(env=sandbox.env)
+            if action == "start":
+                await self._making.configure(sandbox)
             return sandbox
 
     async def _note(

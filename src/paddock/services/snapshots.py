@@ -96,6 +96,7 @@ class Snapshots:
             labels=sandbox.labels,
             env=sandbox.env,
             ports=sandbox.ports,
+            command_policy=sandbox.command_policy,
             automatic=wish.automatic,
             expires_at=None if wish.keep_s is None else now + wish.keep_s,
             owner=sandbox.owner,
@@ -201,6 +202,7 @@ class Snapshots:
         provider = self._providers.get(sandbox.provider)
         spec = self._making.spec(sandbox, SnapshotRef(snapshot.provider, snapshot.ref))
         seen = await provider.create(f"{sandbox.id}-{new_ulid()}", spec)
+        await self._making.begin(provider, sandbox, seen)
         await self._guests.forget(sandbox.id)
 
         def replaced(current: SandboxRecord) -> SandboxRecord:

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from paddock.domain.audit import AuditEntry
@@ -78,12 +78,24 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
+class Pool:
+    """Sandboxes of one provider that were made before anybody asked."""
+
+    keep: Callable[[str, int], Awaitable[None]]
+    """So many of a template; returns once they are being made, or destroyed."""
+    ready: Callable[[str], int]
+    configured: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Kept:
     """The templates of one provider."""
 
     recipes: Recipes
     prepare: Callable[[str], Awaitable[None]]
     told: Told
+    pool: Pool | None = None
+    """Where sandboxes can wait ready."""
 
 
 class _Build:

@@ -14,6 +14,7 @@ from paddock.domain.errors import NotFound, PaddockError, Unavailable
 from paddock.interfaces.cli.toolbox import Progress, Templates
 from paddock.ports.clock import SystemClock
 from paddock.ports.provider import Finding, Provider, Status
+from paddock.services.templates import Pool
 from paddock.settings import Settings
 
 AUTO = "auto"
@@ -139,6 +140,14 @@ class Opener:
                 stock = images.from_store(self._settings.docker, self._local, self._progress)
             self._stock = await self._shared.enter_async_context(stock)
         return self._stock.find
+
+
+def pool(bare: Provider, settings: Settings) -> Pool | None:
+    from paddock.adapters.providers.local.provider import LocalProvider
+
+    if not isinstance(bare, LocalProvider):
+        return None
+    return Pool(bare.keep_warm, bare.warm.ready_of, settings.local.warm)
 
 
 async def health(name: str, settings: Settings, findings: Sequence[Finding]) -> Sequence[Finding]:

@@ -7,16 +7,16 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from paddock.adapters.host_memory import host_memory
 from paddock.adapters.providers.dialing import dial
 from paddock.adapters.providers.layers import Layered, Measure
+from paddock.adapters.shell_script import read_script
 from paddock.adapters.store.store import open_store
 from paddock.adapters.tracing import Begin
 from paddock.adapters.vault import VARIABLE, KeyVault
-from paddock.domain.errors import InvalidRequest, PaddockError, Unavailable
+from paddock.domain.errors import InvalidRequest
 from paddock.domain.ids import new_id
 from paddock.domain.pressure import RESERVATION_MIB
 from paddock.domain.team import Principal
@@ -26,7 +26,6 @@ from paddock.interfaces.api.limits import RateLimit
 from paddock.interfaces.api.metrics import Metrics, count_states
 from paddock.interfaces.cli.toolbox import Progress
 from paddock.ports.clock import SystemClock
-from paddock.ports.provider import Provider
 from paddock.ports.store import Page, Store, Transaction
 from paddock.ports.vault import Vault
 from paddock.services.access import Access
@@ -35,7 +34,7 @@ from paddock.services.admission import Admission
 from paddock.services.archives import Archives
 from paddock.services.changes import Changes
 from paddock.services.commands import Commands
-from paddock.services.environment import Environment
+from paddock.services.environment import Configuration, Environment
 from paddock.services.events import EventFeed
 from paddock.services.files import Files
 from paddock.services.guests import Guests
@@ -46,6 +45,8 @@ from paddock.services.inside import Inside
 from paddock.services.intake import Intake
 from paddock.services.making import Making
 from paddock.services.people import People
+from paddock.services.policies import Policies
+from paddock.services.pools import Pools
 from paddock.services.pressure import Pressure
 from paddock.services.previews import Previews
 from paddock.services.providers import Providers
@@ -59,13 +60,13 @@ from paddock.services.sessions import Sessions
 from paddock.services.settings import SettingsAtWork
 from paddock.services.snapshots import Snapshots
 from paddock.services.system import system
-from paddock.services.templates import Kept, Templates, Told
+from paddock.services.templates import Templates
 from paddock.services.terminals import Terminals
 from paddock.services.work import WorkInside
 from paddock.settings import ServerConfig, Settings
-from paddock.wiring import providers as opening
 from paddock.wiring.configured import configured
 from paddock.wiring.listening import listening
+from paddock.wiring.opened import in_use
 from paddock.wiring.tracing import calls_traced, traced, with_traces
 
 _ON_THIS_HOST = frozenset({"local", "docker", "reference"})
@@ -103,7 +104,7 @@ async def serve(
         )
     async with (
         traced(settings.telemetry) as trace,
-        _providers(settings, progress) as providers,
+        in_use(settings, progress) as providers,
         assembled(settings, providers, auth=auth, trace=trace) as plane,
         listening(settings.server, plane.services) as url,
     ):
@@ -133,6 +134,7 @@ async def assembled(
         )
         key = await store.write(lambda tx: tx.values.add("preview-key", secrets.token_hex(32)))
         parts = _Parts(store, calls_traced(providers, trace), installation)
+        parts.open_secrets(vault)
         await stack.enter_async_context(parts.metrics.watching())
         await stack.enter_async_context(parts.guests)
         stack.push_async_callback(parts.making.aclose)
@@ -141,15 +143,12 @@ async def assembled(
         previews = parts.previews(access, bytes.fromhex(str(key)))
         rounds = parts.rounds(settings)
         at_work = parts.settings(settings, rounds)
-        await at_work.load()
-        await stack.enter_async_context(at_work.following())
+        await stack.enter_async_context(parts.in_force(at_work))
         services = parts.services(
             settings,
             access=access,
             events=events,
             previews=previews,
-            settings=at_work,
-            vault=vault,
             anyone=anyone,
         )
         log = services.commands.log
@@ -211,8 +210,15 @@ class _Parts:
             making=self.making,
             guests=self.guests,
         )
+        self._begin_inside()
+
+    def _begin_inside(self) -> None:
+        """What happens in sandboxes, and what waits to become one."""
+        store, clock = self.store, self.clock
+        self.policies = Policies(store, clock, self.changes, read_script)
+        self.pools = Pools(store, clock, self.providers)
         self.inside = Inside(self.changes, self.guests, self.activity, self.sandboxes)
-        self.commands = Commands(self.inside, store, clock)
+        self.commands = Commands(self.inside, store, clock, self.policies)
         self.work = WorkInside(store, self.inside, self.guests)
         self.sandboxes.holds.append(self.work.hold)
 
@@ -236,7 +242,15 @@ class _Parts:
         config = settings.server
         self.rate = RateLimit(config.requests_per_second, config.requests_burst)
         parts = Changeable(self.rate, self.making, rounds.reaper, rounds.housekeeping)
-        return SettingsAtWork(self.store, self.clock, known, hot(known, parts))
+        self.at_work = SettingsAtWork(self.store, self.clock, known, hot(known, parts))
+        return self.at_work
+
+    @asynccontextmanager
+    async def in_force(self, settings: SettingsAtWork) -> AsyncIterator[None]:
+        """What was set at run time holds, and what other processes set while this is open."""
+        await settings.load()
+        async with settings.following(), self.policies.following(), self.pools.kept():
+            yield
 
     def services(
         self,
@@ -245,8 +259,6 @@ class _Parts:
         access: Access,
         events: EventFeed,
         previews: Previews,
-        settings: SettingsAtWork,
-        vault: Vault,
         anyone: Principal | None,
     ) -> Services:
         return Services(
@@ -262,6 +274,8 @@ class _Parts:
             files=Files(self.inside, self.store, self.clock, configured.files),
             archives=Archives(self.inside, self.store, self.clock, configured.files),
             inside=self.inside,
+            policies=self.policies,
+            pools=self.pools,
             snapshots=self.snapshots,
             events=events,
             intake=self._intake(configured.server),
@@ -272,8 +286,8 @@ class _Parts:
             providers=self.providers,
             health=ProviderHealth(self.providers, self.clock),
             metrics=self.metrics,
-            settings=settings,
-            secrets=Secrets(self.store, self.clock, vault),
+            settings=self.at_work,
+            secrets=self.secrets,
             templates=Templates(self.store, self.clock, self.providers),
             rate=self.rate,
             anyone=anyone,
@@ -291,6 +305,10 @@ class _Parts:
             snapshots=self.snapshots,
             recall=self.recall,
         )
+
+    def open_secrets(self, vault: Vault) -> None:
+        self.secrets = Secrets(self.store, self.clock, vault)
+        self.making.configure = Configuration(self.secrets, self.guests).give
 
     def _intake(self, config: ServerConfig) -> Intake:
         pace = RateLimit(config.events_per_second, config.events_burst)
@@ -326,43 +344,10 @@ class _Parts:
             activity=self.activity,
             here=_ON_THIS_HOST,
         )
+        pressure.told.append(self.pools.under_pressure)
+        self.metrics.pools = self.pools.states
         housekeeping = Housekeeping(self.store, self.clock, self.snapshots)
         return Rounds(reaper, reconciler, pressure, housekeeping)
-
-
-@asynccontextmanager
-async def _providers(settings: Settings, progress: Progress) -> AsyncIterator[Providers]:
-    """The one in use and whatever else is enabled; a second one that fails is only absent (I2)."""
-    default = await opening.choose(settings.provider, opening.looks(settings))
-    async with AsyncExitStack() as stack:
-        told = Told(progress)
-        opener = await stack.enter_async_context(opening.Opener(settings, told, warm=True))
-        names = dict.fromkeys((default, *settings.server.providers))
-        bare = {name: await _opened(opener, name) for name in names}
-        outcomes = {
-            name: one if isinstance(one, str) else opening.layered(one)
-            for name, one in bare.items()
-        }
-        opened = {name: one for name, one in outcomes.items() if not isinstance(one, str)}
-        for provider in opened.values():
-            stack.push_async_callback(provider.aclose)
-        if isinstance(why := outcomes[default], str):
-            raise Unavailable(f"provider {default} does not open: {why}")
-        absent = {name: one for name, one in outcomes.items() if isinstance(one, str)}
-        kept = {
-            name: Kept(recipes, partial(opener.prepare, one), told)
-            for name, one in bare.items()
-            if not isinstance(one, str) and (recipes := opener.templates(one)) is not None
-        }
-        yield Providers(opened, default, absent, templates=kept)
-
-
-async def _opened(opener: opening.Opener, name: str) -> Provider | str:
-    """The provider without any layer, or why there is none."""
-    try:
-        return await opener.open(name)
-    except PaddockError as error:
-        return str(error)
 
 
 def _vault(data: Path) -> Vault:

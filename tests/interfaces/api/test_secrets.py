@@ -23,14 +23,16 @@ async def test_a_sensitive_value_is_never_read_again_whatever_is_changed(plane):
     refused = await put(admin, "API_KEY", sensitive=False)
     assert (refused.status, refused.error["code"]) == (409, "conflict")
     assert "new value" in refused.error["remediation"]
+    assert (await put(admin, "API_KEY", policy="agent_access")).status == 409
+    await put(admin, "API_KEY", value=VALUE, policy="both")
     changed = await put(admin, "API_KEY", policy="agent_access")
-    assert (changed["version"], changed["policy"]) == (1, "agent_access")
+    assert (changed["version"], changed["policy"]) == (2, "agent_access")
     again = await admin.get("/v1/secrets/API_KEY")
     assert (again["value"], again["sensitive"]) == (None, True)
     # A new value is the caller's own, so it may be readable.
     await put(admin, "API_KEY", value="mine", sensitive=False)
     shown = await admin.get("/v1/secrets/API_KEY")
-    assert (shown["value"], shown["version"]) == ("mine", 2)
+    assert (shown["value"], shown["version"]) == ("mine", 3)
     await put(admin, "API_KEY", sensitive=True)
     assert (await admin.get("/v1/secrets/API_KEY"))["value"] is None
     assert (await admin.delete("/v1/secrets/API_KEY")).status == 204

@@ -24,6 +24,8 @@ from paddock.services.history import History
 from paddock.services.inside import Inside
 from paddock.services.intake import Intake
 from paddock.services.people import People
+from paddock.services.policies import Policies
+from paddock.services.pools import Pools
 from paddock.services.previews import Previews
 from paddock.services.providers import Providers
 from paddock.services.purges import Purges
@@ -57,6 +59,8 @@ class Services:
     terminals: Terminals
     work: WorkInside
     inside: Inside
+    policies: Policies
+    pools: Pools
     snapshots: Snapshots
     events: EventFeed
     intake: Intake

@@ -21,6 +21,7 @@ STATUS: Mapping[type[PaddockError], int] = {
     errors.InvalidRequest: 400,
     errors.Unauthenticated: 401,
     errors.Forbidden: 403,
+    errors.ApprovalRequired: 403,
     errors.NotFound: 404,
     errors.Conflict: 409,
     errors.TooLarge: 413,

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter as Tally
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -12,6 +12,7 @@ from paddock.domain.event import Event, EventKind
 from paddock.domain.sandbox import SandboxState
 from paddock.ports.store import SandboxFilter
 from paddock.services.changes import Changes
+from paddock.services.pools import PoolState
 
 _OURS = frozenset[str](EventKind)
 _LOOK_EVERY_S = 0.5
@@ -44,6 +45,15 @@ class Metrics:
             "event_loop_lag_seconds", "How late the loop came back at worst, since last asked."
         )
         self._worst_lag = 0.0
+        self.pools: Callable[[], Iterable[PoolState]] = tuple
+        self._pools = {
+            name: self._gauge(f"pool_{name}", says, "provider", "template")
+            for name, says in (
+                ("wanted", "Sandboxes that shall wait ready."),
+                ("kept", "Those that do, with memory as short as it is."),
+                ("ready", "Those that wait ready."),
+            )
+        }
 
     def _counter(self, name: str, says: str, *labels: str) -> Counter:
         return Counter(f"paddock_{name}", says, labels, registry=self._registry)
@@ -76,6 +86,10 @@ class Metrics:
             for state in SandboxState:
                 self._sandboxes.labels(state).set(found.get(state, 0))
             self._counted_at = time.monotonic()
+        for pool in self.pools():
+            found_of = {"wanted": pool.size, "kept": pool.kept, "ready": pool.ready}
+            for name, count in found_of.items():
+                self._pools[name].labels(pool.provider, pool.template).set(count)
         self._lag.set(self._worst_lag)
         self._worst_lag = 0.0
         return generate_latest(self._registry)

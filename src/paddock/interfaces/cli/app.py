@@ -51,6 +51,7 @@ COMMANDS = (
         f"{_HERE}.completion:completion",
         "Print what completes `paddock …` in a shell.",
     ),
+    Lazy("config", f"{_THERE}.configuring:config", "What is set for the team's apps."),
     Lazy("cp", f"{_THERE}.carrying:cp", "Copy a file or directory into a sandbox or out of it."),
     Lazy("create", f"{_THERE}.making:create", "Make a sandbox."),
     Lazy("doctor", f"{_HERE}.doctor:doctor", "Say whether sandboxes can run here."),
@@ -76,6 +77,7 @@ COMMANDS = (
     Lazy("open", f"{_THERE}.looking:open_port", "Open a port in a browser."),
     Lazy("pause", f"{_THERE}.moving:pause", "Freeze sandboxes, memory and all."),
     Lazy("person", f"{_THERE}.people:person", "The people of the team."),
+    Lazy("policy", f"{_THERE}.policies:policy", "Which commands may be run in sandboxes."),
     Lazy("ports", f"{_THERE}.looking:ports", "List where programs inside listen."),
     Lazy("ps", f"{_THERE}.executing:ps", "List the commands of a sandbox."),
     Lazy(
@@ -89,6 +91,7 @@ COMMANDS = (
         f"{_HERE}.sandboxes:sandbox",
         "Sandboxes without a server, straight on a provider.",
     ),
+    Lazy("secrets", f"{_THERE}.configuring:secrets", "What is set and never shown again."),
     Lazy("session", f"{_THERE}.people:session", "Who is signed in with a browser."),
     Lazy("snapshot", f"{_THERE}.copies:snapshot", "What is kept of sandboxes' disks."),
     Lazy("start", f"{_THERE}.moving:start", "Start stopped sandboxes."),

@@ -28,6 +28,7 @@ EXIT_CODES: Mapping[type[PaddockError], int] = {
     errors.Conflict: FAILED,
     errors.Unauthenticated: FAILED,
     errors.Forbidden: FAILED,
+    errors.ApprovalRequired: FAILED,
     errors.LimitExceeded: FAILED,
     errors.TooLarge: FAILED,
     errors.Unsupported: FAILED,

@@ -16,6 +16,7 @@ from paddock.interfaces.cli.options import output_options, provider_option
 from paddock.interfaces.cli.output import print_json, print_table
 from paddock.interfaces.cli.params import environment
 from paddock.interfaces.cli.progress import Display
+from paddock.interfaces.cli.remote.pools import pool
 from paddock.interfaces.cli.toolbox import Opened, Templates
 
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -25,6 +26,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.group()
 def template() -> None:
     """What sandboxes start from."""
+
+
+template.add_command(pool)
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@
 """
 
 from paddock.domain.errors import (
+    ApprovalRequired,
     Broken,
     Conflict,
     Forbidden,
@@ -30,6 +31,7 @@ from paddock.interfaces.client.server import Server
 from paddock.interfaces.client.spool import AsyncSpool
 
 __all__ = [
+    "ApprovalRequired",
     "AsyncCommand",
     "AsyncSandbox",
     "AsyncSpool",

@@ -75,6 +75,7 @@ class SandboxInfo:
     snapshot_id: str | None
     parent_id: str | None
     owner: str | None
+    app: str | None
     resources: Resources
     labels: dict[str, str]
     identity: str

@@ -3,11 +3,8 @@
 import shlex
 from collections.abc import Sequence
 
+from paddock.domain.command_line import WRAPPED
 from paddock.domain.errors import InvalidRequest
-
-# Not a login shell: /etc/profile would replace the PATH that image, template and caller have set.
-_SCRIPT = 'command -v bash >/dev/null 2>&1 && exec bash -c "$1"; exec sh -c "$1"'
-_WRAPPED = ("/bin/sh", "-c", _SCRIPT, "sh")
 
 
 def argument_vector(cmd: str | Sequence[str], *, login: bool = False) -> list[str]:
@@ -21,11 +18,11 @@ def argument_vector(cmd: str | Sequence[str], *, login: bool = False) -> list[st
         )
     if not isinstance(cmd, str):
         return list(cmd)
-    return ["sh", "-c", cmd] if login else [*_WRAPPED, cmd]
+    return ["sh", "-c", cmd] if login else [*WRAPPED, cmd]
 
 
 def shown(argv: Sequence[str]) -> str:
     """As it was written."""
-    if tuple(argv[:4]) == _WRAPPED and len(argv) == 5:
+    if tuple(argv[:4]) == WRAPPED and len(argv) == 5:
         return argv[4]
     return shlex.join(argv)

@@ -41,7 +41,7 @@ class NoMoreKeys(Keys):
 
 
 def waiting(provider: LocalProvider) -> list[str]:
-    return [record.ref for shelf in provider._warm._shelves.values() for record in shelf.waiting]
+    return [record.ref for shelf in provider.warm._shelves.values() for record in shelf.waiting]
 
 
 async def assert_none_is_lost(provider: LocalProvider) -> None:
@@ -54,7 +54,7 @@ async def kept_warm(provider: LocalProvider) -> str:
     """The only sandbox that waits; no other will be made in its place."""
     await provider.keep_warm("tiny", 1)
     await provider.warmed()
-    for shelf in provider._warm._shelves.values():
+    for shelf in provider.warm._shelves.values():
         shelf.size = 0
     (ref,) = waiting(provider)
     return ref
@@ -85,7 +85,7 @@ async def test_a_claim_on_a_full_disk_loses_nothing(
         await kept_warm(provider)
         life = provider._life
         full = FullDisk(life.layout, first, 1000 if for_good else first)
-        provider._warm._life = replace(life, records=full)
+        provider.warm._life = replace(life, records=full)
         failed = False
         try:
             await provider.create("k", TINY)
@@ -93,7 +93,7 @@ async def test_a_claim_on_a_full_disk_loses_nothing(
             failed = True
         assert failed == (first < 2), "a claim writes twice"
         await assert_none_is_lost(provider)
-        provider._warm._life = life
+        provider.warm._life = life
         assert (await provider.create("k", TINY)).state == "running"
         await installation.empty(provider)
     installation.assert_no_traces()
@@ -107,12 +107,12 @@ async def test_a_claim_that_gets_no_key_gives_it_back_or_destroys_it(
         ref = await kept_warm(provider)
         life = provider._life
         records = FullDisk(life.layout, 1, 0 if writable else 1000)
-        provider._warm._life = replace(life, records=records, keys=NoMoreKeys(life.layout))
+        provider.warm._life = replace(life, records=records, keys=NoMoreKeys(life.layout))
         with pytest.raises(LimitExceeded):
             await provider.create("k", TINY)
         assert waiting(provider) == ([ref] if writable else [])
         await assert_none_is_lost(provider)
-        provider._warm._life = life
+        provider.warm._life = life
     installation.assert_no_traces()
 
 
@@ -123,8 +123,8 @@ async def test_a_pool_that_cannot_be_filled_leaves_nothing(
     async with installation.opened() as provider:
         await provider.prepare("tiny")
         life = provider._life
-        provider._warm._life = replace(life, records=FullDisk(life.layout, first, 1000))
+        provider.warm._life = replace(life, records=FullDisk(life.layout, first, 1000))
         await provider.keep_warm("tiny", 1)
         await assert_none_is_lost(provider)
-        provider._warm._life = life
+        provider.warm._life = life
     installation.assert_no_traces()

@@ -116,9 +116,13 @@ class WarmPool:
                 continue
             shelf.being_made += 1
             try:
-                shelf.waiting.append(await self.make(plan))
+                made = await self.make(plan)
             finally:
                 shelf.being_made -= 1
+            if len(shelf.waiting) < shelf.size:
+                shelf.waiting.append(made)
+            else:
+                await self._throw_away(made)  # the shelf was made smaller meanwhile
 
     async def _idle(self, seconds: float) -> None:
         """At most so long: the end does not wait for anybody's patience."""

@@ -67,7 +67,7 @@ class LocalProvider:
         self._archives = Archives(self._life)
         self._disks = Disks(self._life)
         self._can_archive = packing.available()
-        self._warm = WarmSandboxes(self._life)
+        self.warm = WarmSandboxes(self._life)
 
     @classmethod
     async def open(
@@ -115,8 +115,8 @@ class LocalProvider:
         if spec.egress.mode is NetworkMode.OPEN:
             check_network(plan.runtime)
         draft = self._draft(plan, key, spec, resources)
-        if plan.poolable and (waiting := self._warm.take(plan)) is not None:
-            if (claimed := await self._warm.claim(waiting, draft, plan)) is not None:
+        if plan.poolable and (waiting := self.warm.take(plan)) is not None:
+            if (claimed := await self.warm.claim(waiting, draft, plan)) is not None:
                 return claimed.observation(self.name)
             return await self._existing_or_conflict(key, spec)
         return await self._make_new(draft, plan, spec)
@@ -192,11 +192,11 @@ class LocalProvider:
 
     async def keep_warm(self, template: str, size: int) -> None:
         """Keep this many sandboxes of a template ready; changes take effect at once."""
-        self._warm.resize(await self._plan(SandboxSpec(template=template)), size)
+        self.warm.assign(template, await self._plan(SandboxSpec(template=template)), size)
 
     async def warmed(self) -> None:
         """Wait until the pools are full."""
-        await self._warm.settle()
+        await self.warm.settle()
 
     async def observe(self, ref: Ref) -> Observation:
         record = self._life.records.read(self._id(ref))
@@ -374,7 +374,7 @@ class LocalProvider:
             await asyncio.gather(self._watch, return_exceptions=True)
         try:
             await self._disks.aclose()
-            await self._warm.aclose()
+            await self.warm.aclose()
             reconcile.forget_empty_groups(self._life)
         finally:
             await self._parts.aclose()

@@ -29,6 +29,20 @@ class WarmSandboxes(WarmPool):
         # A claim is work, not waiting. In a burst each is done sooner, on average by half, when
         # they take turns than when all of them share the processors.
         self._turns = asyncio.Semaphore(_CLAIMS_AT_ONCE)
+        self._plans: dict[str, Plan] = {}
+
+    def assign(self, template: str, plan: Plan, size: int) -> None:
+        """So many of a template wait; when its recipe was changed, those of the old one go."""
+        before = self._plans.get(template, plan)
+        if before != plan:
+            self.resize(before, 0)
+        self._plans[template] = plan
+        self.resize(plan, size)
+
+    def ready_of(self, template: str) -> int:
+        """How many of a template wait now."""
+        plan = self._plans.get(template)
+        return self.ready(plan) if plan is not None else 0
 
     async def _make(self, plan: Plan) -> SandboxRecord:
         host = host_resources(self._life.storage.pool)

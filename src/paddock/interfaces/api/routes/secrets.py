@@ -1,17 +1,18 @@
-"""`/v1/secrets`: a team's configuration, of which the sensitive part is never read again."""
+"""`/v1/secrets`: configuration of a team and its apps; what is sensitive is never read again."""
 
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
-from paddock.domain.secret import AccessPolicy, Secret
+from paddock.domain.secret import AccessPolicy, Secret, app_of
 from paddock.interfaces.api.context import Given, Paging, Who
 from paddock.interfaces.api.schemas.common import ListOf, Shape, Text, at, paged
 from paddock.services.secrets import SecretWish
 
 router = APIRouter(prefix="/v1/secrets", tags=["secrets"])
+App = Annotated[str, Query(max_length=63, description="of this app; the team's unless said")]
 
 
 class PutSecret(Shape):
@@ -34,6 +35,7 @@ class SecretShape(Shape):
     """What is known of a value."""
 
     name: str
+    app: str | None
     version: int = Field(description="grows with every new value")
     sensitive: bool
     policy: AccessPolicy
@@ -62,36 +64,42 @@ async def rotate(given: Given, who: Who) -> Rotated:
 
 
 @router.get("")
-async def list_secrets(given: Given, who: Who, page: Paging) -> ListOf[SecretShape]:
-    """What the team has, by name; no values."""
-    found = await given.secrets.list(who, page)
+async def list_secrets(
+    given: Given, who: Who, page: Paging, *, app: App = ""
+) -> ListOf[SecretShape]:
+    """What the team or one of its apps has, by name; no values."""
+    found = await given.secrets.list(who, page, app)
     return paged(found, page.limit - 1, _show, lambda secret: secret.name)
 
 
 @router.put("/{secret}")
-async def put(given: Given, who: Who, secret: str, wanted: PutSecret) -> SecretShape:
-    """Set a value, or change what is known of it."""
+async def put(
+    given: Given, who: Who, *, secret: str, wanted: PutSecret, app: App = ""
+) -> SecretShape:
+    """Set a value, or change what is known of it. A sensitive one goes to more places only
+    together with its value."""
     wish = SecretWish(wanted.value, wanted.sensitive, wanted.policy)
-    return _show(await given.secrets.put(who, secret, wish))
+    return _show(await given.secrets.put(who, secret, wish, app))
 
 
 @router.get("/{secret}")
-async def get(given: Given, who: Who, secret: str) -> ReadableSecret:
+async def get(given: Given, who: Who, *, secret: str, app: App = "") -> ReadableSecret:
     """What is known of a value, and the value itself unless it is sensitive."""
-    found, value = await given.secrets.get(who, secret)
+    found, value = await given.secrets.get(who, secret, app)
     return ReadableSecret(**dict(_show(found)), value=value)
 
 
 @router.delete("/{secret}", status_code=204)
-async def delete(given: Given, who: Who, secret: str) -> Response:
+async def delete(given: Given, who: Who, *, secret: str, app: App = "") -> Response:
     """Let it go."""
-    await given.secrets.delete(who, secret)
+    await given.secrets.delete(who, secret, app)
     return Response(status_code=204)
 
 
 def _show(secret: Secret) -> SecretShape:
     return SecretShape(
         name=secret.name,
+        app=app_of(secret.scope) or None,
         version=secret.version,
         sensitive=secret.sensitive,
         policy=secret.policy,

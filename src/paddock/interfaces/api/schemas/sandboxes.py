@@ -22,6 +22,7 @@ from paddock.interfaces.api.schemas.common import (
     at,
     moment,
 )
+from paddock.interfaces.api.schemas.policies import PolicyShape
 from paddock.interfaces.api.schemas.work import WorkShape
 from paddock.ports.provider import Usage
 from paddock.services.making import WAIT_S, Wish
@@ -32,6 +33,10 @@ Owner = Annotated[
     Field(
         max_length=200, description="whose it is outside of Paddock; `POST /v1/purge` forgets them"
     ),
+]
+AppName = Annotated[
+    Name | Literal[""],
+    Field(description="its programs have what is configured for this app and for the team"),
 ]
 Seconds = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -144,6 +149,8 @@ class CreateSandbox(Shape):
         Seconds,
         Field(gt=0, le=3600, description="at most so long for one that another caller is making"),
     ] = WAIT_S
+    command_policy: PolicyShape | None = None
+    app: AppName = ""
 
     def read(self) -> Wish:
         return Wish(
@@ -163,6 +170,8 @@ class CreateSandbox(Shape):
             owner=self.owner,
             identity=self.identity,
             another=self.another,
+            command_policy=self.command_policy.read() if self.command_policy else None,
+            app=self.app,
         )
 
 
@@ -177,9 +186,11 @@ class ForkSandbox(Shape):
     keep_alive_s: Annotated[Seconds, Field(ge=0)] | None = None
     egress: EgressShape | None = None
     identity: Identity = ""
+    app: AppName = ""
 
     def read(self) -> Wish:
         return Wish(
+            app=self.app,
             name=self.name,
             labels=self.labels,
             env=self.env,
@@ -239,6 +250,7 @@ class SandboxShape(Shape):
     snapshot_id: str | None
     parent_id: str | None
     owner: str | None
+    app: str | None
     resources: ResourcesShape
     labels: dict[str, str]
     identity: str
@@ -282,6 +294,7 @@ def show(sandbox: SandboxRecord) -> SandboxShape:
         snapshot_id=sandbox.snapshot_id or None,
         parent_id=sandbox.parent_id or None,
         owner=sandbox.owner or None,
+        app=sandbox.app or None,
         resources=_show_resources(sandbox.resources),
         labels=dict(sandbox.labels),
         identity=sandbox.identity,

@@ -7,36 +7,16 @@ from typing import Any
 import click
 
 from paddock.domain.team import Role, Scope
-from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
 from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import age, print_json, print_table
 from paddock.interfaces.cli.params import Seconds
-from paddock.interfaces.cli.remote.session import answer, connected, gathered
+from paddock.interfaces.cli.remote.asking import ask, listed
+from paddock.interfaces.cli.remote.session import answer
 from paddock.interfaces.client.server import segment, without_nothing
 
 _ROLES = click.Choice([role.value for role in Role])
 _SCOPES = click.Choice([scope.value for scope in Scope])
-
-
-def ask(method: str, path: str, **more: Any) -> Any:
-    """One call, and its answer."""
-
-    async def work() -> Any:
-        async with connected() as server:
-            return await server.call(method, path, **more)
-
-    return run_async(work())
-
-
-def listed(path: str) -> list[Any]:
-    """Every item of a list."""
-
-    async def work() -> list[Any]:
-        async with connected() as server:
-            return await gathered(server.pages(path, {}))
-
-    return run_async(work())
 
 
 @click.group()

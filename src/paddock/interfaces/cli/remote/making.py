@@ -30,6 +30,7 @@ _PASSED = (
     "ports",
     "runtime",
     "owner",
+    "app",
 )
 
 
@@ -48,6 +49,7 @@ def creation_options(command: F) -> F:
         click.option("-l", "--label", "labels", multiple=True, metavar="K=V", help="To find it."),
         click.option("--owner", default="", help="Whose it is; `paddock purge` forgets them."),
         click.option("-p", "--provider", default="", metavar="NAME", help="Where it runs."),
+        click.option("--app", default="", help="Whose configuration its programs have."),
         click.option("--snapshot", default="", help="Start from a snapshot."),
         click.option("--template", default="", help="Start from a template.  [default: base]"),
         click.option("--name", default="", help="1 to 63 of a-z, 0-9 and '-'."),

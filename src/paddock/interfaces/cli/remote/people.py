@@ -13,7 +13,7 @@ from paddock.interfaces.cli.invocation import Invocation, pass_invocation
 from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import age, print_json, print_table
 from paddock.interfaces.cli.params import Seconds
-from paddock.interfaces.cli.remote.access import ask, listed
+from paddock.interfaces.cli.remote.asking import ask, listed
 from paddock.interfaces.cli.remote.session import answer
 from paddock.interfaces.client.server import segment, without_nothing
 

@@ -1,0 +1,285 @@
+"""Which commands may be run: the policies of a team, of a template and of a sandbox."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+
+from paddock.domain.audit import AuditEntry
+from paddock.domain.command_line import Read
+from paddock.domain.command_policy import (
+    ALLOWED,
+    CommandPolicy,
+    Decision,
+    Verdict,
+    judge,
+    policy_of,
+)
+from paddock.domain.errors import ApprovalRequired, Forbidden, NotFound, PaddockError
+from paddock.domain.event import Event, EventKind
+from paddock.domain.records import SandboxRecord
+from paddock.domain.team import Principal, Scope
+from paddock.ports.clock import Clock
+from paddock.ports.store import Store, Transaction
+from paddock.services.changes import Changes
+
+_log = logging.getLogger(__name__)
+_PREFIX = "policy."
+_POLL_S = 5.0
+_LONG = 1000
+
+
+class Holder(StrEnum):
+    """Whose policy it is. All that apply to a sandbox have to agree: none weakens another."""
+
+    TEAM = "team"
+    TEMPLATE = "template"
+    SANDBOX = "sandbox"
+
+
+_WHO_MAY_CHANGE = {
+    Holder.TEAM: "an admin of the team can change it: `paddock policy`",
+    Holder.TEMPLATE: "an admin of the team that runs the installation can change it: "
+    "`paddock policy --template`",
+    Holder.SANDBOX: "an admin of the team can change it: `paddock policy --sandbox`",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """A decision, and whose policy made it; nobody's where everything is allowed."""
+
+    decision: Decision
+    holder: Holder | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A command that waits for an approval."""
+
+    principal: Principal
+    sandbox: SandboxRecord
+    argv: tuple[str, ...]
+    ruling: Ruling
+
+
+Approve = Callable[[Asked], Awaitable[None]]
+"""Returns once somebody has approved; raises ApprovalRequired otherwise."""
+
+
+async def nobody_approves(asked: Asked) -> None:
+    raise ApprovalRequired(_said(asked.ruling), remediation=_remedy(asked.ruling))
+
+
+class Policies:
+    """All that apply are judged before a command is started. Where there are none, nothing is."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        changes: Changes,
+        read: Read,
+        *,
+        approve: Approve = nobody_approves,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._changes = changes
+        self._read = read
+        self._approve = approve
+        self._kept: dict[str, CommandPolicy] = {}
+        """Of teams and templates; a sandbox has its own in its record."""
+
+    async def check(
+        self,
+        principal: Principal,
+        sandbox: SandboxRecord,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+    ) -> None:
+        """Forbidden or ApprovalRequired unless every policy that applies allows it."""
+        if not self._kept and sandbox.command_policy is None:
+            return
+        ruling = await self._ruled(sandbox, argv, env)
+        if ruling.decision.verdict is Verdict.ALLOW:
+            return
+        await self._note(principal, sandbox, ruling)
+        if ruling.decision.verdict is Verdict.ASK:
+            await self._approve(Asked(principal, sandbox, tuple(argv), ruling))
+            return
+        raise Forbidden(_said(ruling), remediation=_remedy(ruling))
+
+    def rule(self, sandbox: SandboxRecord, argv: Sequence[str], env: Mapping[str, str]) -> Ruling:
+        """The strongest verdict of the policies that apply."""
+        found = Ruling(ALLOWED)
+        for holder, policy in self._applying(sandbox):
+            decision = judge(policy, argv, self._read, env)
+            if decision.verdict.outweighs(found.decision.verdict):
+                found = Ruling(decision, holder)
+        return found
+
+    async def ask(
+        self,
+        principal: Principal,
+        name: str,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+    ) -> Ruling:
+        """What would become of a command, without running it."""
+        principal.require(Scope.SANDBOXES_READ)
+        return await self._ruled(await self._changes.find(principal.team_id, name), argv, env)
+
+    async def _ruled(
+        self, sandbox: SandboxRecord, argv: Sequence[str], env: Mapping[str, str]
+    ) -> Ruling:
+        """A long script takes a while to read, and others do not wait for it."""
+        if sum(map(len, argv)) < _LONG:
+            return self.rule(sandbox, argv, env)
+        return await asyncio.to_thread(self.rule, sandbox, argv, env)
+
+    def _applying(self, sandbox: SandboxRecord) -> list[tuple[Holder, CommandPolicy]]:
+        found = [
+            (Holder.TEAM, self._kept.get(_key(Holder.TEAM, sandbox.team_id))),
+            (Holder.TEMPLATE, self._kept.get(_key(Holder.TEMPLATE, sandbox.template))),
+            (Holder.SANDBOX, sandbox.command_policy),
+        ]
+        return [(holder, policy) for holder, policy in found if policy is not None]
+
+    async def get(self, principal: Principal, holder: Holder, name: str) -> CommandPolicy:
+        """NotFound when there is none, and everything is allowed."""
+        if holder is Holder.SANDBOX:
+            principal.require(Scope.SANDBOXES_READ)
+            found = (await self._changes.find(principal.team_id, name)).command_policy
+        else:
+            reads = Scope.TEMPLATES_READ if holder is Holder.TEMPLATE else Scope.SANDBOXES_READ
+            principal.require(reads)
+            found = self._kept.get(_key(holder, name))
+        if found is None:
+            raise NotFound(
+                f"this {holder} has no policy of its own: it forbids no command",
+                remediation="`paddock policy set` makes one",
+            )
+        return found
+
+    async def put(
+        self, principal: Principal, holder: Holder, name: str, policy: CommandPolicy | None
+    ) -> None:
+        """In force for every command that is started from now on; None takes it away."""
+        _check_may_change(principal, holder)
+        if holder is Holder.SANDBOX:
+            await self._put_on_sandbox(principal, name, policy)
+            return
+        key, now = _key(holder, name), self._clock.wall()
+        detail = _detail(policy)
+
+        def write(tx: Transaction) -> None:
+            if policy is None:
+                tx.values.remove(_PREFIX + key)
+            else:
+                tx.values.put(_PREFIX + key, asdict(policy))
+            team, actor, kind = principal.team_id, principal.actor, EventKind.POLICY_CHANGED
+            tx.events.append([Event(team, kind, name, now, {"of": holder, **detail}, actor)])
+            tx.audit.append([AuditEntry(team, actor, kind, name, now, {"of": holder, **detail})])
+
+        await self._store.write(write)
+        await self.load()
+
+    async def _put_on_sandbox(
+        self, principal: Principal, name: str, policy: CommandPolicy | None
+    ) -> None:
+        sandbox = await self._changes.find(principal.team_id, name)
+        await self._changes.apply(
+            sandbox.id,
+            lambda current: replace(current, command_policy=policy),
+            principal,
+            action=EventKind.POLICY_CHANGED,
+            detail={"of": Holder.SANDBOX, **_detail(policy)},
+        )
+
+    async def load(self) -> None:
+        """Take up what is kept. What cannot be read forbids everything, rather than nothing."""
+        kept = await self._store.read(lambda tx: tx.values.all(_PREFIX))
+        found = {}
+        for name, value in kept.items():
+            try:
+                found[name.removeprefix(_PREFIX)] = policy_of(value)
+            except PaddockError as error:
+                _log.error("policy not understood", extra={"of": name, "error": error.message})
+                found[name.removeprefix(_PREFIX)] = CommandPolicy(default=Verdict.DENY)
+        self._kept = found
+
+    @asynccontextmanager
+    async def following(self) -> AsyncIterator[None]:
+        """What is kept is in force, and what another process changes while this is open."""
+        await self.load()
+        if not self._store.is_shared:
+            yield
+            return
+        task = asyncio.create_task(self._follow(), name="policies of other processes")
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _follow(self) -> None:
+        while True:
+            await self._clock.sleep(_POLL_S)
+            try:
+                await self.load()
+            except PaddockError as error:
+                _log.warning("policies could not be read", extra={"error": error.message})
+
+    async def _note(self, principal: Principal, sandbox: SandboxRecord, ruling: Ruling) -> None:
+        """Of the command only the program: arguments may hold what nobody should read later."""
+        decision, now = ruling.decision, self._clock.wall()
+        data = {
+            "name": sandbox.name,
+            "verdict": decision.verdict.value,
+            "program": decision.program[:200],
+            "rule": decision.rule,
+            "of": ruling.holder,
+        }
+        team, actor, kind = principal.team_id, principal.actor, EventKind.COMMAND_DENIED
+
+        def write(tx: Transaction) -> None:
+            tx.events.append([Event(team, kind, sandbox.id, now, data, actor)])
+            tx.audit.append([AuditEntry(team, actor, kind, sandbox.id, now, data)])
+
+        await self._store.write(write)
+
+
+def _check_may_change(principal: Principal, holder: Holder) -> None:
+    principal.require(Scope.POLICIES_WRITE)
+    if holder is Holder.TEMPLATE and not principal.operator:
+        raise Forbidden(
+            "templates are the whole installation's, so only its operators set policies on them",
+            remediation="set one on your team or on a sandbox",
+        )
+
+
+def _detail(policy: CommandPolicy | None) -> dict[str, object]:
+    if policy is None:
+        return {"removed": True}
+    return {"rules": len(policy.rules), "default": policy.default, "unknown": policy.unknown}
+
+
+def _key(holder: Holder, name: str) -> str:
+    return f"{holder}.{name}"
+
+
+def _said(ruling: Ruling) -> str:
+    decision = ruling.decision
+    by = f"rule {decision.rule!r} of the {ruling.holder}'s policy"
+    by = by if decision.rule else f"the {ruling.holder}'s policy"
+    wants = "needs an approval by" if decision.verdict is Verdict.ASK else "is denied by"
+    return f"the command {decision.program[:80]!r} {wants} {by}: {decision.why}"
+
+
+def _remedy(ruling: Ruling) -> str:
+    assert ruling.holder is not None
+    return f"use another command; {_WHO_MAY_CHANGE[ruling.holder]}"
