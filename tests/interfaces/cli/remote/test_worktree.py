@@ -88,7 +88,7 @@ def tree(cli, repository, tmp_path):
         cli.text("rm", "-f", *left)
 
 
-@pytest.mark.proves("C8", "E11", "S1", "S9")
+@pytest.mark.proves("C8", "E11", "S9")
 def test_the_directory_says_which_sandbox_is_meant_and_where_in_it(tree, tmp_path):
     name = tree.create(below="src/deep")
     assert name.startswith("main-")
