@@ -19,7 +19,7 @@ from paddock.interfaces.client import Server
 from paddock.interfaces.client.server import segment
 
 _NO_OUTPUT = "note: what commands said is kept without its times, so only the steps are replayed"
-_SHOWN = ("name", "reason", "detail", "program", "port")
+_SHOWN = ("name", "program", "port", "reason", "detail")
 
 
 class Speed(Number):
@@ -85,7 +85,7 @@ def _line(step: dict[str, Any], began: str) -> str:
     lasted = _seconds(step["until"], step["at"])
     if "exit_code" in data:
         times = f"{data.get('seconds', lasted):.1f} s"
-    said = [str(data[name]) for name in _SHOWN if data.get(name)]
+    said = [str(data[name]) for name in _SHOWN if data.get(name) not in (None, "", "exited")]
     if "exit_code" in data:
         said.append(f"exit {data['exit_code']}")
     if isinstance(data.get("data"), dict) and data["data"]:
