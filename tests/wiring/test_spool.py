@@ -13,14 +13,32 @@ COUNT = 1500
 KILLS = 8
 
 
-async def tell(place, box, control, count):
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.wiring.telling"),
-        *(str(place), box, control.url, control.admin.token, str(count)),
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=os.getcwd(),
-    )
+class Sender:
+    """The program that tells, begun again after it was killed; it never outlives the test."""
+
+    def __init__(self, place, box, control):
+        self._arguments = (str(place), box, control.url, control.admin.token, str(COUNT))
+        self.process = None
+
+    async def start(self):
+        self.process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.wiring.telling", *self._arguments),
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=os.getcwd(),
+        )
+
+    async def kill(self):
+        if self.process.returncode is None:
+            self.process.kill()
+            await self.process.communicate()
+
+    async def __aenter__(self):
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_):
+        await self.kill()
 
 
 async def told(client, box):
@@ -44,18 +62,17 @@ async def test_what_was_recorded_arrives_once_whoever_is_killed(tmp_path):
     async with server() as control:
         made = await control.admin.post("/v1/sandboxes", {})
         box, place = made["id"], tmp_path / "spool.db"
-        sender = await tell(place, box, control, COUNT)
-        for turn in range(KILLS):
-            await asyncio.sleep(dice.uniform(0.1, 0.8))
-            if turn % 3 == 2 and sender.returncode is None:
-                sender.kill()
-                await sender.communicate()
-                sender = await tell(place, box, control, COUNT)
-            await control.kill()
-            await control.start()
-        async with asyncio.timeout(120):
-            _, errors = await sender.communicate()
-        assert sender.returncode == 0, errors.decode()
+        async with Sender(place, box, control) as sender:
+            for turn in range(KILLS):
+                await asyncio.sleep(dice.uniform(0.1, 0.8))
+                if turn % 3 == 2 and sender.process.returncode is None:
+                    await sender.kill()
+                    await sender.start()
+                await control.kill()
+                await control.start()
+            async with asyncio.timeout(120):
+                _, errors = await sender.process.communicate()
+            assert sender.process.returncode == 0, errors.decode()
         numbers = await told(control.admin, box)
         assert len(numbers) >= COUNT
         assert sorted(numbers) == list(range(1, max(numbers) + 1))
