@@ -93,6 +93,7 @@ COMMANDS = (
     ),
     Lazy("secrets", f"{_THERE}.configuring:secrets", "What is set and never shown again."),
     Lazy("session", f"{_THERE}.people:session", "Who is signed in with a browser."),
+    Lazy("settings", f"{_THERE}.adjusting:settings", "What is in effect on the server."),
     Lazy("snapshot", f"{_THERE}.copies:snapshot", "What is kept of sandboxes' disks."),
     Lazy("start", f"{_THERE}.moving:start", "Start stopped sandboxes."),
     Lazy("stop", f"{_THERE}.moving:stop", "Stop sandboxes; the disk is kept."),
