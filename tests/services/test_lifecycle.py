@@ -142,6 +142,7 @@ async def test_an_orphan_is_taken_in_and_a_leftover_is_removed(plane):
     left = {found.ref.id async for found in provider.find({})}
     assert made["leftover"][1].id not in left
     assert foreign.ref.id in left, "what is not ours is not touched"
+    await provider.destroy(foreign.ref)
 
 
 def patient(plane) -> Reconciler:
