@@ -35,6 +35,7 @@ _SERVICES = {
     **{f"/filesystem.Filesystem/{method}": "envd_watch" for method in _ENVD_WATCH},
     "/filesystem.Filesystem/": "envd_filesystem",
     "/files": "files",
+    "/paddock.Files/": "posix_files",
     "/paddock.Guest/Exec": "execute",
     "/paddock.Guest/Unpack": "unpack",
     **{f"/paddock.Guest/{method}": "supervisor" for method in _SUPERVISOR},

@@ -18,11 +18,14 @@ from .state import GuestState
 _KEEPALIVE: Message = {"event": {"keepalive": {}}}
 _KEPT_AFTER_END = 30.0
 _MOST_ENDED = 500
-_SIGNALS = {
-    "SIGNAL_SIGKILL": signal.SIGKILL,
-    "SIGNAL_SIGTERM": signal.SIGTERM,
+_SIGNALS: dict[object, signal.Signals] = {
     9: signal.SIGKILL,
     15: signal.SIGTERM,
+    # envd has the first two; the others are ours, for terminals that are hung up and the like.
+    **{
+        f"SIGNAL_SIG{name}": signal.Signals[f"SIG{name}"]
+        for name in "KILL TERM HUP INT QUIT USR1 USR2 ALRM CONT STOP TSTP WINCH".split()
+    },
 }
 
 
@@ -123,7 +126,7 @@ class ProcessService:
     async def send_signal(self, call: Call, message: Message) -> Message:
         number = _SIGNALS.get(message.get("signal", ""))
         if number is None:
-            raise invalid("signal must be SIGNAL_SIGKILL or SIGNAL_SIGTERM")
+            raise invalid("signal must be SIGNAL_SIGKILL, SIGNAL_SIGTERM or another of its kind")
         self._find_running(message).process.send_signal(number)
         return {}
 

@@ -9,6 +9,7 @@ from paddock.guest_client import answers, commands, host
 from paddock.guest_client.commands import CommandEvent, Commands
 from paddock.guest_client.files import Files
 from paddock.guest_client.messages import Messages
+from paddock.guest_client.posix import PosixFiles
 from paddock.guest_client.processes import Processes
 from paddock.guest_client.runs import Runs
 from paddock.guest_client.transport import Transport
@@ -29,6 +30,7 @@ class Guest:
         self._transport = Transport(address)
         self.commands = Commands(self._transport)
         self.files = Files(self._transport)
+        self.posix = PosixFiles(self._transport)
         self.runs = Runs(self._transport)
         self.messages = Messages(self._transport)
         self.processes = Processes(self._transport)

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paddock.domain.errors import Broken
+from paddock.domain.errors import Broken, Conflict
 from paddock.domain.guest import CommandResult
 from paddock.guest_client import answers
-from paddock.guest_client.transport import Transport, encode
+from paddock.guest_client.transport import Transport, dump, encode, frame, read_all
 
 _SLACK = 10.0  # the guest's own five seconds between SIGTERM and SIGKILL, and as much again
 _BASE64 = 1.4
@@ -114,8 +114,8 @@ async def events(
     """What envd's Start and Connect tell of a process."""
     headers = {} if timeout is None else {"connect-timeout-ms": str(round(timeout * 1000))}
     stream = transport.stream(f"{_SERVICE}/{method}", message, user=user or "", headers=headers)
-    async for frame in stream:
-        event = parse_event(answers.inner(frame, "event"))
+    async for told in stream:
+        event = parse_event(answers.inner(told, "event"))
         if event is not None:
             yield event
 
@@ -144,6 +144,28 @@ class Commands:
         kind = "pty" if terminal else "stdin"
         await self._call("SendInput", _process(pid) | {"input": {kind: encode(data)}})
 
+    async def stream_input(
+        self, pid: int, pieces: AsyncIterator[bytes], *, terminal: bool = False
+    ) -> None:
+        """Input as it comes, taken as fast as the program reads, however long that takes.
+
+        It goes on when the caller stops; NotFound or Conflict when the program reads no more.
+        """
+        kind = "pty" if terminal else "stdin"
+
+        async def frames() -> AsyncIterator[bytes]:
+            yield frame(0, dump({"start": _process(pid)}))
+            async for data in pieces:
+                yield frame(0, dump({"data": {"input": {kind: encode(data)}}}))
+
+        headers = {"content-type": "application/connect+json"}
+        async with self._transport.request(
+            "POST", f"{_SERVICE}/StreamInput", headers=headers, body=frames()
+        ) as answer:
+            said = await read_all(answer, 1 << 16, "StreamInput")
+        if b'"error"' in said:
+            raise Conflict("the program reads no more input")
+
     async def close_input(self, pid: int) -> None:
         await self._call("CloseStdin", _process(pid))
 
@@ -157,6 +179,10 @@ class Commands:
 
     async def terminate(self, pid: int) -> None:
         await self._call("SendSignal", _process(pid) | {"signal": "SIGNAL_SIGTERM"})
+
+    async def signal(self, pid: int, name: str) -> None:
+        """By name, such as SIGHUP, to the program's process group. NotFound when it has ended."""
+        await self._call("SendSignal", _process(pid) | {"signal": f"SIGNAL_{name}"})
 
     async def _call(self, method: str, message: dict[str, Any]) -> answers.Message:
         return await self._transport.call(f"{_SERVICE}/{method}", message)
