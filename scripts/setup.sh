@@ -45,6 +45,8 @@ command docker         docker-cli|docker.io
 command containerd     containerd
 command mkfs.xfs       xfsprogs
 command curl           curl
+command ssh            openssh-client
+command rsync          rsync
 command nginx          nginx
 command wrk            wrk
 command chromium       chromium

@@ -72,6 +72,11 @@ class ServerConfig:
     """How the outside reaches the server where that differs: `https://paddock.example:8443`."""
     trusted_proxies: tuple[str, ...] = ()
     """Networks (CIDR) whose forwarding headers are believed."""
+    ssh_host: str = "127.0.0.1"
+    ssh_port: int = 7022
+    """Of the SSH gateway; 0 turns it off."""
+    ssh_public: str = ""
+    """How the outside reaches the gateway where that differs: `paddock.example:22`."""
     requests_per_second: float = 200.0
     """Of one token, on average."""
     requests_burst: float = 1000.0

@@ -22,6 +22,7 @@ from paddock.domain.sandbox import SandboxState
 from paddock.domain.secret import Secret
 from paddock.ports import paging
 from paddock.ports.people import Links, People, Sessions, Teams, Tokens
+from paddock.ports.ssh_accesses import SshAccesses
 
 T = TypeVar("T")
 Page = paging.Page
@@ -252,6 +253,8 @@ class Transaction(Protocol):
     def keys(self) -> Keys: ...
     @property
     def secrets(self) -> Secrets: ...
+    @property
+    def ssh(self) -> SshAccesses: ...
     @property
     def values(self) -> Values: ...
 

@@ -25,6 +25,8 @@ class Retention:
     """A request repeated later than this is a new one."""
     sign_ins_s: float = 30 * _DAY
     """Links and sessions, after they expired."""
+    ssh_s: float = 7 * _DAY
+    """Who asks why they are not let in is told for so long that their access has expired."""
 
 
 class Housekeeping:
@@ -61,6 +63,7 @@ class Housekeeping:
         await self._all(lambda tx: tx.keys.prune(now - kept.keys_s, _AT_ONCE))
         await self._all(lambda tx: tx.links.prune(now - kept.sign_ins_s, _AT_ONCE))
         await self._all(lambda tx: tx.sessions.prune(now - kept.sign_ins_s, _AT_ONCE))
+        await self._all(lambda tx: tx.ssh.prune(now - kept.ssh_s, _AT_ONCE))
         await self._all(lambda tx: tx.sandboxes.purge(now - kept.deleted_sandboxes_s, _AT_ONCE))
         while await self._snapshots.remove_expired():
             pass

@@ -67,6 +67,7 @@ from paddock.settings import ServerConfig, Settings
 from paddock.wiring.configured import configured
 from paddock.wiring.listening import listening
 from paddock.wiring.opened import in_use
+from paddock.wiring.ssh import ssh_listening, ssh_of
 from paddock.wiring.tracing import calls_traced, traced, with_traces
 
 _ON_THIS_HOST = frozenset({"local", "docker", "reference"})
@@ -107,6 +108,7 @@ async def serve(
         in_use(settings, progress) as providers,
         assembled(settings, providers, auth=auth, trace=trace) as plane,
         listening(settings.server, plane.services) as url,
+        ssh_listening(settings.server, plane.services),
     ):
         ready(url)
         async with asyncio.TaskGroup() as group:
@@ -139,7 +141,7 @@ async def assembled(
         await stack.enter_async_context(parts.guests)
         stack.push_async_callback(parts.making.aclose)
         events = await stack.enter_async_context(EventFeed(store))
-        anyone = None if auth else await _anyone(store)
+        parts.anyone = None if auth else await _anyone(store)
         previews = parts.previews(access, bytes.fromhex(str(key)))
         rounds = parts.rounds(settings)
         at_work = parts.settings(settings, rounds)
@@ -149,7 +151,6 @@ async def assembled(
             access=access,
             events=events,
             previews=previews,
-            anyone=anyone,
         )
         log = services.commands.log
         for part in (services.previews, services.templates, services.purges, log):
@@ -176,6 +177,7 @@ class _Parts:
 
     def __init__(self, store: Store, providers: Providers, installation: str) -> None:
         self.store, self.installation = store, installation
+        self.anyone: Principal | None = None
         self.clock = clock = SystemClock()
         self.metrics = metrics = Metrics(lambda: count_states(self.changes))
         store.on_events(metrics.hear)
@@ -259,7 +261,6 @@ class _Parts:
         access: Access,
         events: EventFeed,
         previews: Previews,
-        anyone: Principal | None,
     ) -> Services:
         return Services(
             store=self.store,
@@ -283,6 +284,7 @@ class _Parts:
             previews=previews,
             preview_domain=configured.server.preview_domain,
             public_url=configured.server.public_url,
+            ssh=ssh_of(self, previews, configured.server.ssh_public),
             providers=self.providers,
             health=ProviderHealth(self.providers, self.clock),
             metrics=self.metrics,
@@ -290,7 +292,7 @@ class _Parts:
             secrets=self.secrets,
             templates=Templates(self.store, self.clock, self.providers),
             rate=self.rate,
-            anyone=anyone,
+            anyone=self.anyone,
         )
 
     def _people(self, access: Access) -> People:

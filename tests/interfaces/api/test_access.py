@@ -7,6 +7,7 @@ import pytest
 
 from paddock.domain.errors import PaddockError, leaves
 from paddock.interfaces.api.errors import STATUS
+from paddock.services.ssh_access import AccessWish
 from paddock.settings import ServerConfig, Settings
 from tests.control_plane import disposable
 
@@ -66,8 +67,12 @@ async def test_a_second_team_finds_nothing_of_the_first_on_any_route(plane, box)
         await plane.admin.post(f"/v1/sandboxes/{box['id']}/commands", {"cmd": ["sleep", "60"]})
     )["id"]
     tokens = await plane.admin.get("/v1/tokens")
+    admin = await plane.services.access.authenticate(plane.admin.token)
+    accesses = plane.services.ssh.accesses
+    access, *_ = await accesses.create(admin, box["id"], AccessWish(reveal=True))
     mine = {
         "sandbox": box["id"],
+        "access": access.id,
         "command": command,
         "token": tokens["items"][0]["id"],
         "snapshot": "s",

@@ -15,7 +15,7 @@ from sqlalchemy import (
 
 from paddock.adapters.store.columns import Json, Line, Serial
 
-REVISION = "0006"
+REVISION = "0007"
 """What a database must have had applied last to be used by this code."""
 VERSION_TABLE = "paddock_revision"
 
@@ -304,6 +304,25 @@ secret = Table(
     Column("created_at", Double, nullable=False),
     Column("changed_at", Double, nullable=False),
     Index(None, "key_id"),
+)
+
+ssh_access = Table(
+    "ssh_access",
+    metadata,
+    Column("id", Line, primary_key=True),
+    Column("team_id", Line, ForeignKey("team.id"), nullable=False),
+    Column("sandbox_id", Line, nullable=False),
+    Column("actor", Line, nullable=False),
+    Column("proof", Line, nullable=False),
+    Column("digest", Line, nullable=False),
+    Column("user", Line, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Column("revoked_at", Double),
+    Column("used_at", Double),
+    Index(None, "team_id", "sandbox_id", "id"),
+    Index(None, "digest"),
+    Index(None, "expires_at"),
 )
 
 value = Table(

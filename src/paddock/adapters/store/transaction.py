@@ -13,6 +13,7 @@ from paddock.adapters.store.secrets import SqlSecrets
 from paddock.adapters.store.sessions import SqlLinks, SqlSessions
 from paddock.adapters.store.snapshots import SqlSnapshots
 from paddock.adapters.store.sources import SqlSources
+from paddock.adapters.store.ssh import SqlSshAccesses
 from paddock.adapters.store.teams import SqlTeams
 from paddock.adapters.store.tokens import SqlTokens
 from paddock.adapters.store.values import SqlValues
@@ -23,7 +24,10 @@ class SqlTransaction:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self.events = SqlEvents(connection)
+
+    @cached_property
+    def events(self) -> SqlEvents:
+        return SqlEvents(self._connection)
 
     @cached_property
     def teams(self) -> SqlTeams:
@@ -68,6 +72,10 @@ class SqlTransaction:
     @cached_property
     def secrets(self) -> SqlSecrets:
         return SqlSecrets(self._connection)
+
+    @cached_property
+    def ssh(self) -> SqlSshAccesses:
+        return SqlSshAccesses(self._connection)
 
     @cached_property
     def values(self) -> SqlValues:

@@ -30,6 +30,7 @@ from paddock.interfaces.api.routes import (
     sessions,
     settings,
     snapshots,
+    ssh,
     templates,
     terminal,
 )
@@ -44,6 +45,7 @@ _ROUTERS = (
     pools,
     ports,
     groups,
+    ssh,
     snapshots,
     templates,
     events,

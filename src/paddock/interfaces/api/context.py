@@ -34,6 +34,7 @@ from paddock.services.secrets import Secrets
 from paddock.services.sessions import Sessions
 from paddock.services.settings import SettingsAtWork
 from paddock.services.snapshots import Snapshots
+from paddock.services.ssh import Ssh
 from paddock.services.templates import Templates
 from paddock.services.terminals import Terminals
 from paddock.services.work import WorkInside
@@ -68,6 +69,7 @@ class Services:
     previews: Previews
     preview_domain: str
     public_url: str
+    ssh: Ssh
     providers: Providers
     health: ProviderHealth
     metrics: Metrics

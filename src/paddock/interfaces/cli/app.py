@@ -95,6 +95,7 @@ COMMANDS = (
     Lazy("session", f"{_THERE}.people:session", "Who is signed in with a browser."),
     Lazy("settings", f"{_THERE}.adjusting:settings", "What is in effect on the server."),
     Lazy("snapshot", f"{_THERE}.copies:snapshot", "What is kept of sandboxes' disks."),
+    Lazy("ssh", f"{_THERE}.ssh:ssh", "Log in to a sandbox with ssh, or run a command there."),
     Lazy("start", f"{_THERE}.moving:start", "Start stopped sandboxes."),
     Lazy("stop", f"{_THERE}.moving:stop", "Stop sandboxes; the disk is kept."),
     Lazy("team", f"{_THERE}.access:team", "Teams: what belongs to one does not exist for another."),

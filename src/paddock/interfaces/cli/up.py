@@ -15,6 +15,7 @@ _TRY = """
 Try, in another terminal:
   paddock run -- python3 -c 'print("hello from a sandbox")'
   paddock create --name demo && paddock exec demo -- uname -a
+  paddock ssh demo
   paddock ls
 """
 

@@ -1,0 +1,1 @@
+"""The SSH gateway: a plain `ssh` client gets into a sandbox through it."""
