@@ -129,6 +129,8 @@ async def test_each_code_has_its_error(
         http(b'{"exitCode":0,"stdout":"!!","stderr":"","reason":"exited"}'),
         http(b'{"exitCode":0,"stdout":"","stderr":"","reason":"because"}'),
         http(b'{"exitCode":' + b"9" * 10_000 + b"}"),
+        http(b'{"exitCode":' + b"9" * 400 + b',"reason":"exited"}'),
+        http('{"exitCode":"\u00b2","reason":"exited"}'.encode()),
         http(b"", 302),
     ],
 )
@@ -228,6 +230,29 @@ async def test_a_second_answer_to_one_question_is_nobodys(pretend: Pretend) -> N
             assert (await guest.exec(["true"])).exit_code == 0
 
 
+async def test_a_word_in_between_is_not_the_answer(pretend: Pretend) -> None:
+    """Whether it comes by itself or with the answer."""
+    answer = http(json.dumps({"exitCode": 0, "reason": "exited"}).encode())
+    async with Guest(pretend(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 3 + answer)) as guest:
+        assert (await asyncio.wait_for(guest.exec(["true"]), 10)).exit_code == 0
+
+
+@pytest.mark.parametrize("value", [b"1" + b"0" * 400, b"Infinity", b"NaN", b'"1"'])
+async def test_a_time_that_cannot_be_is_broken(pretend: Pretend, value: bytes) -> None:
+    run = b'{"run":{"key":"x","cmd":["true"],"startedAt":' + value + b"}}"
+    async with Guest(pretend(http(run))) as guest:
+        with pytest.raises(Broken):
+            await guest.runs.get("x")
+
+
+async def test_an_error_of_the_guest_can_be_sent_on(pretend: Pretend) -> None:
+    body = json.dumps({"code": "not_found", "message": "no \udcff here"}).encode()
+    async with Guest(pretend(http(body, 404))) as guest:
+        with pytest.raises(PaddockError, match=r"no \? here") as raised:
+            await guest.runs.get("x")
+    assert raised.value.message.encode()
+
+
 async def test_who_waits_is_told_when_the_session_ends(tmp_path: Path) -> None:
     path = str(tmp_path / "s")
 
@@ -257,6 +282,8 @@ async def test_a_head_without_end_is_refused(pretend: Pretend) -> None:
     [
         {"stream": "stdout", "offset": 1, "data": "eA=="},
         {"stream": "secret", "offset": 0, "data": "eA=="},
+        {"stream": "stdout", "offset": 0, "data": ""},
+        {"stream": "stdout", "gap": {"from": 0, "to": -5}},
         {"stream": "stdout", "exit": {}},
         {"stream": "stdout"},
     ],

@@ -3,6 +3,7 @@
 import base64
 import binascii
 import json
+import re
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -53,6 +54,8 @@ _BY_STATUS: dict[int, type[PaddockError]] = {
     507: LimitExceeded,
 }
 _LONGEST_MESSAGE = 2000
+_WHOLE = re.compile(r"-?[0-9]{1,19}")
+_MOST = 1 << 63
 
 
 def parse(data: bytes, what: str) -> Any:
@@ -89,7 +92,10 @@ def error_in(body: Message, what: str) -> PaddockError:
 
 def _said(error: Message) -> str:
     message = error.get("message")
-    return message[:_LONGEST_MESSAGE] if isinstance(message, str) else ""
+    if not isinstance(message, str):
+        return ""
+    # Lone surrogates stand for bytes in names; an error is read by people, and sent as UTF-8.
+    return message[:_LONGEST_MESSAGE].encode("utf-8", "replace").decode()
 
 
 def text(message: Message, name: str, default: str | None = None) -> str:
@@ -109,9 +115,9 @@ def flag(message: Message, name: str, default: bool = False) -> bool:
 def whole(message: Message, name: str, default: int | None = None) -> int:
     """A whole number; 64-bit ones may come as strings."""
     value = message.get(name, default)
-    if isinstance(value, str) and len(value) <= 20 and value.removeprefix("-").isdigit():
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, int) or not -_MOST <= value < _MOST:
         raise _impossible(name, value)
     return value
 
@@ -119,6 +125,8 @@ def whole(message: Message, name: str, default: int | None = None) -> int:
 def number(message: Message, name: str, default: float | None = None) -> float:
     value = message.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _impossible(name, value)
+    if not -_MOST <= value < _MOST:  # neither has what is not a number a place among them
         raise _impossible(name, value)
     return float(value)
 

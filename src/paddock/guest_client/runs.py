@@ -245,6 +245,8 @@ def _end(event: Chunk | Gap) -> int:
 
 def _check_order(event: TailEvent, expected: int) -> None:
     """Nothing twice and nothing missing: the guest's word is not taken for it."""
-    start = {Chunk: "offset", Gap: "start"}.get(type(event))
-    if start is not None and getattr(event, start) != expected:
+    if isinstance(event, RunExit):
+        return
+    start = event.offset if isinstance(event, Chunk) else event.start
+    if start != expected or _end(event) <= start:
         raise Broken(f"the guest sent {event!r:.100} where offset {expected} was due")

@@ -152,7 +152,8 @@ class _Line(asyncio.Protocol):
         if answer is None or answer.done():
             return
         if status < 200:
-            self._begin()  # a word in between
+            self._pieces.clear()  # a word in between; the answer may be in the same piece
+            self._in_body = False
             return
         content, lasts = b"".join(self._pieces), self._parser.should_keep_alive()
         self._begin()

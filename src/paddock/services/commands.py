@@ -24,6 +24,8 @@ MAX_TIMEOUT_S = 3600.0
 MAX_BACKGROUND_S = 86400.0
 _RECONNECTS = 5
 _WAIT_S = 25.0
+_PAUSE_S = 0.02
+"""Before asking again: a guest that has nothing to tell may say so at once, for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +299,9 @@ async def _following(
             wait_s = _WAIT_S if follow else 0.0
             told = await entered.guest.runs.read(command_id, places, wait_s=wait_s)
         except TimedOut:
-            continue  # nobody can say anything while the sandbox is held still
+            # Nobody can say anything while the sandbox is held still.
+            await asyncio.sleep(_PAUSE_S)
+            continue
         except Unavailable:
             attempts += 1
             if attempts > _RECONNECTS:
@@ -311,8 +315,10 @@ async def _following(
         if told.exit is not None:
             yield told.exit
             return
-        if not follow and not told.output:
-            return
+        if not told.output:
+            if not follow:
+                return
+            await asyncio.sleep(_PAUSE_S)
 
 
 def _pieces(told: Told) -> Iterator[Piece]:

@@ -50,6 +50,8 @@ class _Stream:
     owed: int = relay.WINDOW
     """How much the other side may send before it must wait for us."""
     more_credit: asyncio.Event = field(default_factory=asyncio.Event)
+    ends: set[int] = field(default_factory=set)
+    """Which of END and CLOSE have come."""
 
 
 class Line:
@@ -147,10 +149,11 @@ def _deliver(stream: _Stream, kind: int, payload: bytes) -> None:
         if stream.owed < 0:
             raise Broken("a relay sent more than it was allowed to")
         stream.arrived.put_nowait(payload)
-    elif kind == END:
-        stream.arrived.put_nowait(b"")
-    elif kind == CLOSE:
-        stream.arrived.put_nowait(None)
+    elif kind in (END, CLOSE):
+        if kind in stream.ends:  # each would be kept, and nobody may read any more
+            raise Broken("a relay ended a connection twice")
+        stream.ends.add(kind)
+        stream.arrived.put_nowait(b"" if kind == END else None)
     elif kind == CREDIT and len(payload) == relay.NUMBER.size:
         stream.credit += relay.NUMBER.unpack(payload)[0]
         stream.more_credit.set()
@@ -163,12 +166,15 @@ class Tunnel:
         self._start = start
         self._line: Line | None = None
         self._connecting = asyncio.Lock()
+        self._listening = asyncio.Lock()
         self._servers: dict[str, asyncio.Server] = {}
         self._clients: set[asyncio.Task[None]] = set()
 
     async def listen_unix(self, path: str, target: str) -> None:
         """A socket at `path`, for this user only; once is enough."""
-        if target not in self._servers:
+        async with self._listening:  # of two at once, the second would take the first's place
+            if target in self._servers:
+                return
             server = await asyncio.start_unix_server(self._serving(target), path, backlog=512)
             os.chmod(path, 0o600)  # noqa: PTH101 - where it lies nobody else gets before that
             self._servers[target] = server

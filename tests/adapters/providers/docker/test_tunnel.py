@@ -12,6 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from paddock.adapters.providers.relay import END, HEADER
 from paddock.adapters.providers.tunnel import RELAY_ARGV, Line, Tunnel
 from paddock.domain.errors import Unavailable
 from paddock.guest_client import Guest
@@ -180,6 +181,37 @@ async def test_a_relay_that_dies_is_replaced_for_the_next_connection(short_direc
     assert len(lines) == 2
     for line in lines:
         await line.process.wait()
+
+
+async def test_who_asks_for_one_way_at_once_gets_one(
+    lines: list[Piped], short_directory: Path
+) -> None:
+    async with server(echo) as target, tunnel_to(target, lines, short_directory) as (tunnel, path):
+        other = f"{path}-other"
+        await asyncio.gather(*(tunnel.listen_unix(other, "tcp:1") for _ in range(5)))
+        assert len(tunnel._servers) == 2
+        listeners = Path("/proc/net/unix").read_text().count(f"{other}\n")
+        assert listeners == 1
+
+
+async def test_a_relay_that_ends_one_connection_for_ever_is_cut_off() -> None:
+    class Ending(Piped):
+        async def read(self) -> bytes:
+            await asyncio.sleep(0.01)
+            return HEADER.pack(END, 1, 0) * 1000
+
+    ending = Ending((await Piped.start()).process)
+    line = Line(ending)
+    ours, theirs = socket.socketpair()
+    reader, writer = await asyncio.open_unix_connection(sock=ours)
+    with theirs:
+        carrying = asyncio.create_task(line.carry("tcp:1", reader, writer))
+        async with asyncio.timeout(5):
+            while line.alive:
+                await asyncio.sleep(0.01)
+    await asyncio.wait_for(carrying, 5)
+    await line.aclose()
+    await ending.process.wait()
 
 
 async def test_a_relay_that_does_not_keep_to_the_rules_is_cut_off(short_directory: Path) -> None:

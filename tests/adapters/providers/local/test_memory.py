@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -360,6 +361,30 @@ async def test_the_place_of_return_leads_nowhere_else(volume: Path, tmp_path: Pa
         await door.take_back(volume, tmp_path / "a.sock", lambda: True)
     assert not os.path.lexists(volume / "guest" / inside.PLACE)
     assert elsewhere.exists()
+
+
+@pytest.mark.proves("P10", "S6")
+async def test_a_link_is_no_socket_whatever_its_number(tmp_path: Path) -> None:
+    """File systems give the number of a file that was removed to the next one."""
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    found = (tmp_path / "link").lstat()
+    listening = os.stat_result((stat.S_IFSOCK | 0o600, *tuple(found)[1:10]))
+    assert (found.st_dev, found.st_ino) == (listening.st_dev, listening.st_ino)
+    assert door._identity(found) != door._identity(listening)
+
+
+@pytest.mark.proves("P10", "S6")
+async def test_what_resists_where_the_guest_leaves_is_explained(volume: Path) -> None:
+    left = volume / "guest" / inside.LEFT
+    left.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "none", str(left)], check=True)
+    try:
+        with pytest.raises(Broken, match=r"does not let its guest/left be removed"):
+            await door.expect_to_leave(volume)
+    finally:
+        subprocess.run(["umount", str(left)], check=True)
+    await door.expect_to_leave(volume)
+    assert not left.exists()
 
 
 @pytest.mark.slow

@@ -116,6 +116,18 @@ async def test_a_claim_that_gets_no_key_gives_it_back_or_destroys_it(
     installation.assert_no_traces()
 
 
+async def test_a_shelf_that_became_smaller_keeps_no_more(installation: Installation) -> None:
+    async with installation.opened() as provider:
+        await provider.prepare("tiny")
+        await provider.keep_warm("tiny", 4)
+        await asyncio.sleep(0.01)
+        await provider.keep_warm("tiny", 1)
+        await provider.warmed()
+        assert len(waiting(provider)) == 1
+        await assert_none_is_lost(provider)
+    installation.assert_no_traces()
+
+
 @pytest.mark.parametrize("first", range(4))
 async def test_a_pool_that_cannot_be_filled_leaves_nothing(
     installation: Installation, first: int

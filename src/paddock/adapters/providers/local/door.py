@@ -29,6 +29,7 @@ _START_S = 20.0
 TOKEN = "token"  # noqa: S105 - a file name
 SOCKET = "guest.sock"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_Identity = tuple[int, int, int]
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -57,9 +58,9 @@ async def close_door(volume: Path, address: Path, is_alive: Callable[[], bool]) 
         ) from error
 
 
-def expect_to_leave(volume: Path) -> None:
+async def expect_to_leave(volume: Path) -> None:
     """What was said when the guest left before counts no more."""
-    remove_tree(volume / "guest" / inside.LEFT)
+    await _remove(volume, f"guest/{inside.LEFT}")
 
 
 def has_left(volume: Path) -> bool:
@@ -99,7 +100,18 @@ async def take_back(volume: Path, address: Path, is_alive: Callable[[], bool]) -
         raise Broken(f"sandbox {volume.name} keeps its guest from coming back: {error}") from error
     finally:
         for name in (f"guest/{inside.LEFT}", f"guest/{inside.PLACE}", "door"):
-            await asyncio.to_thread(remove_tree, volume / name)
+            await _remove(volume, name)
+
+
+async def _remove(volume: Path, name: str) -> None:
+    """Whatever the sandbox has put there, as much of it as it likes and while it runs."""
+    try:
+        await asyncio.to_thread(remove_tree, volume / name)
+    except OSError as error:
+        raise Broken(
+            f"sandbox {volume.name} does not let its {name} be removed: {error}",
+            remediation="end what meddles there, or stop and start the sandbox",
+        ) from error
 
 
 @contextmanager
@@ -115,8 +127,8 @@ async def _take_socket(
     place: int, volume: Path, address: Path, is_alive: Callable[[], bool]
 ) -> None:
     taken = volume / SOCKET
+    await asyncio.to_thread(remove_tree, taken)  # anything, if another was exchanged before
     listening = await _listening(place, volume.name, is_alive)
-    remove_tree(taken)
     try:
         os.rename(SOCKET, taken, src_dir_fd=place)
     except OSError as error:
@@ -127,7 +139,7 @@ async def _take_socket(
     address.symlink_to(taken)  # a socket's own path may not be as long as the pool's can be
 
 
-async def _listening(place: int, sandbox: str, is_alive: Callable[[], bool]) -> tuple[int, int]:
+async def _listening(place: int, sandbox: str, is_alive: Callable[[], bool]) -> _Identity:
     """Which file the socket is, once somebody listens there. Before, gVisor is not done with it."""
     until = time.monotonic() + _START_S
     while True:
@@ -144,7 +156,7 @@ async def _listening(place: int, sandbox: str, is_alive: Callable[[], bool]) -> 
         await asyncio.sleep(0.005)
 
 
-def _try(place: int, sandbox: str) -> tuple[int, int] | None:
+def _try(place: int, sandbox: str) -> _Identity | None:
     """Connect to a socket with this very name; what else may stand there is not followed."""
     try:
         file = os.open(SOCKET, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place)
@@ -163,5 +175,6 @@ def _try(place: int, sandbox: str) -> tuple[int, int] | None:
     return _identity(found)
 
 
-def _identity(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
+def _identity(found: os.stat_result) -> _Identity:
+    """With its type, as a link may have got the number of a socket that was removed."""
+    return found.st_dev, found.st_ino, stat.S_IFMT(found.st_mode)

@@ -19,6 +19,7 @@ from paddock.adapters.providers.local import bundle, door, host_layer, packed, r
 from paddock.adapters.providers.local.layout import Layout
 from paddock.adapters.providers.local.plan import Image
 from paddock.adapters.providers.local.records import Machine, SandboxRecord, boot_id
+from paddock.adapters.providers.local.storage.faults import explained
 from paddock.adapters.providers.local.storage.volumes import make_parts
 from paddock.adapters.providers.local.tunnels import Tunnels
 from paddock.domain.errors import Broken, Unavailable
@@ -86,7 +87,14 @@ class Machines:
 
     async def _boot(self, record: SandboxRecord, disk: "Disk") -> Machine:
         engine = runtime.choose(record.runtime)
-        directory, image = self._write_bundle(record, engine, disk), disk.image
+        image = disk.image
+        if engine.joinable:
+            directory = self._write_bundle(record, engine, disk)
+        else:
+            # What a sandbox has put where its guest comes and goes is removed first, all of it.
+            with explained(disk.volume):
+                writing = asyncio.to_thread(self._write_bundle, record, engine, disk)
+                directory = await uncancelled(writing)
         self.on_step("boot.bundle")
         lowers = [*self._more_layers(engine), str(self.host_layer), record.lower]
         if record.idmap is not None:

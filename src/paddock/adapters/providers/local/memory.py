@@ -124,7 +124,7 @@ class Memories:
     async def _leave(self, record: SandboxRecord) -> None:
         """The guest holds nothing of the host's when this returns."""
         volume = self.machines.volumes / record.ref
-        door.expect_to_leave(volume)
+        await door.expect_to_leave(volume)
         try:
             async with Guest(self.machines.address(record)) as guest:
                 await guest.let_go()

@@ -4,7 +4,9 @@ import errno
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
@@ -52,39 +54,66 @@ def refuse_mounts(path: Path) -> None:
 
 
 def _remove_by_flattening(path: Path) -> None:
-    """Each directory found is moved up to the top, so that no path becomes too long to name."""
+    """Each directory found is moved up to the top, so that no path becomes too long to name.
+
+    By descriptors and along no link: whoever still has the tree open may exchange what is in it.
+    """
     refuse_mounts(path)
-    mark, count, waiting = f".lifted-{os.urandom(4).hex()}", 0, [path]
-    while waiting:
-        directory = waiting.pop()
-        _unprotect(directory)
-        for entry in list(os.scandir(directory)):
-            child = Path(entry.path)
-            _unprotect(child)
-            if not entry.is_dir(follow_symlinks=False):
-                child.unlink()
-                continue
-            if directory != path:
-                count += 1
-                child = child.rename(path / f"{mark}-{count}")
-            waiting.append(child)
-        if directory != path:
-            directory.rmdir()
+    mark = f".lifted-{os.urandom(4).hex()}"
+    names = (f"{mark}-{number}" for number in count(1))
+    with _opened(path) as top:
+        waiting = _lift(top, top, names)
+        while waiting:
+            name = waiting.pop()
+            with _opened(name, top) as directory:
+                waiting += _lift(directory, top, names)
+            os.rmdir(name, dir_fd=top)
     path.rmdir()
 
 
-def _unprotect(path: Path) -> None:
-    mode = path.lstat().st_mode
+def _lift(directory: int, top: int, names: Iterator[str]) -> list[str]:
+    """Its files go and its directories move to the top, where they have these names."""
+    _clear(directory)
+    lifted = []
+    for entry in list(os.scandir(directory)):
+        _unprotect(entry.name, directory)
+        if entry.is_dir(follow_symlinks=False):
+            name = next(names)
+            os.rename(entry.name, name, src_dir_fd=directory, dst_dir_fd=top)
+            lifted.append(name)
+        else:
+            os.unlink(entry.name, dir_fd=directory)
+    return lifted
+
+
+@contextmanager
+def _opened(path: Path | str, parent: int | None = None) -> Iterator[int]:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, dir_fd=parent)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _unprotect(name: str, parent: int) -> None:
+    mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
     if not (S_ISDIR(mode) or S_ISREG(mode)):
         return  # opening a device or a pipe could block or have effects
-    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    file = os.open(name, flags, dir_fd=parent)
+    try:
+        _clear(file)
+    finally:
+        os.close(file)
+
+
+def _clear(file: int) -> None:
     try:
         clear_protection(file)
     except OSError as error:
         if error.errno not in (errno.ENOTTY, errno.EOPNOTSUPP):
             raise
-    finally:
-        os.close(file)
 
 
 def _run(command: list[str], target: Path) -> None:
