@@ -147,8 +147,9 @@ class Principal:
         if scope in self.scopes:
             return
         raise Forbidden(
-            f"this token is a {self.role}'s and may not use {scope}",
-            remediation=f"use a token that has {scope}; `paddock token create` makes one",
+            f"this token has the role {self.role} and may not use {scope}",
+            remediation=f"use a token that has {scope}, or ask an admin; "
+            "`paddock token create` makes one of what its maker may",
         )
 
 
@@ -200,7 +201,7 @@ def _check_issue(
         )
     if lifetime_s is not None and not 0 < lifetime_s <= 100 * 365 * 86400:
         raise InvalidRequest(
-            f"a token's lifetime is {lifetime_s:g} s; it must be positive",
+            f"a token's lifetime is {lifetime_s:g} s; it must be more than 0 and at most 100 years",
             remediation="leave it out for a token that does not expire",
         )
     if scopes is not None and (beyond := scopes - granted(role, team.operator)):

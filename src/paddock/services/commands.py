@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 
-from paddock.domain.errors import InvalidRequest, NotFound, TimedOut, Unavailable
+from paddock.domain.errors import InvalidRequest, NotFound, TimedOut, Unauthenticated, Unavailable
 from paddock.domain.guest import CommandResult
 from paddock.domain.ids import is_id, new_id
 from paddock.domain.team import Principal, Scope
@@ -19,6 +19,9 @@ from paddock.services.inside import Entered, Inside
 from paddock.services.policies import Policies
 
 COMMAND_PREFIX = "cmd"
+NOT_STARTED = "not_started"
+"""How a command ended that the guest refused: there is no such program, user or directory."""
+_REFUSED = (InvalidRequest, Unauthenticated)
 DEFAULT_TIMEOUT_S = 60.0
 MAX_TIMEOUT_S = 3600.0
 MAX_BACKGROUND_S = 86400.0
@@ -106,6 +109,10 @@ class Commands:
                     timeout=timeout,
                     max_output=max_output,
                 )
+            except _REFUSED:
+                await noted
+                self.log.ended(principal, entered.sandbox, command_id, reason=NOT_STARTED)
+                raise
             finally:
                 await noted
             how = {"exit_code": result.exit_code, "reason": result.reason}
@@ -149,6 +156,11 @@ class Commands:
                     drop_when_full=background.drop_when_full,
                     inbox=False,
                 )
+            except _REFUSED:
+                await noted
+                if not background.key:  # with a key, the same command may run already
+                    self.log.ended(principal, entered.sandbox, command_id, reason=NOT_STARTED)
+                raise
             finally:
                 await noted
             return command_id, run

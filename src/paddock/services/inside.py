@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from paddock.domain.errors import (
     Conflict,
+    Forbidden,
     InvalidRequest,
     PaddockError,
     Unauthenticated,
@@ -22,6 +23,12 @@ from paddock.services.sandboxes import Sandboxes
 from paddock.services.transfers import TransferGuest
 
 _ASLEEP = (SandboxState.STOPPED, SandboxState.PAUSED, SandboxState.ARCHIVED)
+_REMEDIES = {
+    Forbidden.code: "ask as a user of the sandbox who may, such as root",
+    InvalidRequest.code: "look at what is in the sandbox, with `ls -l` or `command -v`, and name "
+    "what is there",
+}
+"""For what a guest refuses: it says what it found, and knows nothing of who asked and how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +72,9 @@ class Inside:
                 raise InvalidRequest(
                     error.message, remediation="name a user that the sandbox has, such as root"
                 ) from error
+            except (Forbidden, InvalidRequest) as error:
+                error.remediation = error.remediation or _REMEDIES[error.code]
+                raise
             except Unavailable:
                 await self._guests.forget(sandbox.id)
                 check_runs(await self._sandboxes.refresh(principal, sandbox))

@@ -83,10 +83,7 @@ class Previews:
         """The sandbox of a preview's address, in any state; NotFound when there never was one."""
         found = await self._recall.get(sandbox_id)
         if found is None or found.id != sandbox_id:
-            raise NotFound(
-                "there is no such preview",
-                remediation="check the address; `paddock ports NAME` shows a sandbox's previews",
-            )
+            raise _no_preview()
         return found
 
     async def admit(self, sandbox: SandboxRecord, port: int, visitor: Visitor) -> Principal | None:
@@ -102,7 +99,7 @@ class Previews:
             principal.require(Scope.SANDBOXES_READ)
             if principal.team_id == sandbox.team_id:
                 return principal
-            raise NotFound("there is no such preview", remediation="check the address")
+            raise _no_preview()
         if visitor.link:
             preview.read(visitor.link, self._key, self._clock.wall())  # says what is wrong with it
         raise Unauthenticated(
@@ -202,3 +199,11 @@ class Previews:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _no_preview() -> NotFound:
+    """The same whether there never was one or it is another team's: nobody can tell which."""
+    return NotFound(
+        "there is no such preview",
+        remediation="check the address; `paddock ports NAME` shows a sandbox's previews",
+    )

@@ -7,7 +7,7 @@ from functools import partial
 
 from paddock.domain import names
 from paddock.domain.audit import AuditEntry
-from paddock.domain.errors import Conflict, NotFound, PaddockError
+from paddock.domain.errors import Conflict, InvalidRequest, NotFound, PaddockError
 from paddock.domain.event import Event, EventKind
 from paddock.domain.ids import new_id, new_ulid
 from paddock.domain.records import (
@@ -32,6 +32,7 @@ from paddock.services.system import system
 
 _log = logging.getLogger(__name__)
 AUTOMATIC_KEPT_S = 7 * 86400.0
+MOST_KEPT_S = 100 * 365 * 86400.0
 _CAN_BE_TAKEN = (SandboxState.RUNNING, SandboxState.PAUSED, SandboxState.STOPPED)
 
 
@@ -70,6 +71,11 @@ class Snapshots:
     async def take(self, principal: Principal, sandbox_name: str, wish: Capture) -> SnapshotRecord:
         """Its disk at one moment, also while it runs."""
         principal.require(Scope.SNAPSHOTS_WRITE)
+        if wish.keep_s is not None and not 0 < wish.keep_s <= MOST_KEPT_S:
+            raise InvalidRequest(
+                f"keep_s is {wish.keep_s:g}; it must be more than 0 and at most {MOST_KEPT_S:g}",
+                remediation="leave it out for a snapshot that is kept until it is removed",
+            )
         sandbox = await self._changes.find(principal.team_id, sandbox_name)
         async with self._changes.alone(sandbox.id):
             sandbox = await self._changes.find(principal.team_id, sandbox.id)
@@ -107,7 +113,7 @@ class Snapshots:
                 claimed = tx.keys.claim(
                     record.team_id,
                     wish.key,
-                    fingerprint=f"snapshot {sandbox.id} {wish.name} {wish.memory}",
+                    fingerprint=f"snapshot {sandbox.id} {wish.name} {wish.memory} {wish.keep_s}",
                     object_id=record.id,
                     now=now,
                 )

@@ -159,6 +159,22 @@ async def test_a_command_that_makes_no_sense_is_refused(plane, box, wish, status
     answer = await plane.admin.post(path(box, "exec"), wish)
     assert answer.status == status, answer.body
     assert answer.error["message"]
+    assert answer.error["remediation"]
+
+
+@pytest.mark.parametrize("route", ["exec", "commands"])
+@pytest.mark.parametrize("wish", [{"cmd": ["no-such-program"]}, {"cmd": ["true"], "cwd": "/no"}])
+async def test_a_command_that_never_began_has_an_end_too(plane, box, route, wish):
+    assert (await plane.admin.post(path(box, route), wish)).status == 400
+    async with asyncio.timeout(10):
+        while True:
+            events = (await plane.admin.get(f"/v1/events?subject={box['id']}&limit=200"))["items"]
+            told = [event for event in events if event["kind"].startswith("command.")]
+            if len(told) == 2:
+                break
+            await asyncio.sleep(0.05)
+    assert [event["kind"] for event in told] == ["command.started", "command.ended"]
+    assert told[1]["data"] == {"command": told[0]["data"]["command"], "reason": "not_started"}
 
 
 async def test_an_unknown_command_is_not_found(plane, box):

@@ -1,6 +1,7 @@
 """Previews through the one public port, with a real server in a sandbox."""
 
 import asyncio
+import json
 import socket
 
 import pytest
@@ -102,7 +103,14 @@ async def test_a_link_opens_only_what_it_is_for_and_ends(plane, site, box):
 @pytest.mark.proves("U1")
 async def test_another_teams_token_finds_no_preview(plane, site):
     stranger = await plane.team("nosy")
-    assert (await site.get(**{"X-Paddock-Token": stranger.token}))[0] == 404
+    theirs = {"X-Paddock-Token": stranger.token, "X-Request-Id": "the-same"}
+    status, seen, _ = await site.get(**theirs)
+    assert status == 404
+    nowhere = f"{site.port}-sbx-{'0' * 26}.preview.localhost"
+    missing = json.loads((await site.get(host=nowhere, **theirs))[1])["error"]
+    hidden = json.loads(seen)["error"]
+    del missing["request_id"], hidden["request_id"]
+    assert hidden == missing
     status, seen, _ = await site.get(**{"X-Paddock-Token": plane.admin.token})
     assert status == 200
     assert plane.admin.token not in seen

@@ -77,6 +77,13 @@ async def test_stop_and_start_are_idempotent_and_keep_the_disk(plane, box):
     assert read["stdout"] == "kept\n"
 
 
+@pytest.mark.parametrize("keep_s", [0, -1, 1e300, 4e11])
+async def test_a_snapshot_is_not_kept_for_longer_than_a_date_can_say(plane, box, keep_s):
+    answer = await plane.admin.post(f"/v1/sandboxes/{box['id']}/snapshots", {"keep_s": keep_s})
+    assert (answer.status, answer.error["code"]) == (400, "invalid_request")
+    assert (await plane.admin.get("/v1/snapshots"))["items"] == []
+
+
 async def test_what_the_provider_cannot_do_is_said_before_anything_happens(plane, box):
     path = f"/v1/sandboxes/{box['id']}"
     for verb in ("pause", "fork", "snapshots"):

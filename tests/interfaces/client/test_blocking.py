@@ -130,11 +130,17 @@ def test_importing_paddock_is_quick_and_complete():
     assert not hasattr(paddock, "Nothing")
 
 
-def test_a_script_ends_without_a_word(running):
-    script = (
-        "from paddock import Sandbox\n"
-        "with Sandbox.create('plain') as box: print(box.commands.run('echo hi').stdout, end='')\n"
-    )
+@pytest.mark.parametrize(
+    "use",
+    [
+        "with Sandbox.create('plain') as box: print(box.commands.run('echo hi').stdout, end='')",
+        "box = Sandbox.create('plain'); print(box.commands.run('echo hi').stdout, end='')",
+    ],
+    ids=["closing", "leaving"],
+)
+def test_a_script_ends_without_a_word(running, use):
+    """Also one that closes nothing: what it left to be done is done, so no record remains."""
+    script = f"from paddock import Sandbox\n{use}\n"
     place = {"PADDOCK_URL": running.url, "PADDOCK_TOKEN": running.token}
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-c", script],
@@ -145,3 +151,7 @@ def test_a_script_ends_without_a_word(running):
         timeout=60,
     )
     assert (done.stdout, done.stderr, done.returncode) == ("hi\n", "", 0)
+    for left in Sandbox.list(server=running.server()):
+        box = Sandbox.connect(left.id, server=running.server())
+        assert box.commands.list() == []
+        box.kill()

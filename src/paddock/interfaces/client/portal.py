@@ -13,7 +13,10 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
+ERRAND = "paddock errand"
+"""The name of a task that nobody waits for and that yet shall be done before the program ends."""
 _END_S = 15.0
+_ERRANDS_S = 5.0
 Work = Callable[[], None]
 _caller: ContextVar["queue.SimpleQueue[Work | None]"] = ContextVar("caller")
 
@@ -80,6 +83,7 @@ class Portal:
     def _work(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
+        self._loop.run_until_complete(_finished())
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 
@@ -87,6 +91,16 @@ class Portal:
         if os.getpid() == pid:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(_END_S)
+
+
+async def _finished() -> None:
+    """Errands are done, within limits, and nothing else that is under way is left hanging."""
+    if errands := [task for task in asyncio.all_tasks() if task.get_name() == ERRAND]:
+        await asyncio.wait(errands, timeout=_ERRANDS_S)
+    if left := asyncio.all_tasks() - {asyncio.current_task()}:
+        for task in left:
+            task.cancel()
+        await asyncio.wait(left, timeout=_ERRANDS_S)
 
 
 class _Visit:

@@ -30,6 +30,7 @@ from paddock.domain.errors import (
 )
 from paddock.interfaces.client import failures
 from paddock.interfaces.client.place import find_place
+from paddock.interfaces.client.portal import ERRAND
 
 PATIENCE_S = 60.0
 """How long a server that has answered before may be gone: a restart takes seconds."""
@@ -154,7 +155,7 @@ class Server:
             with suppress(PaddockError):
                 await errand
 
-        task = asyncio.create_task(quietly())
+        task = asyncio.create_task(quietly(), name=ERRAND)
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
 

@@ -90,7 +90,13 @@ class Door:
 
     def _not_running(self, head: RequestHead, sandbox: SandboxRecord) -> Reply:
         if sandbox.is_gone:
-            trouble = Trouble(410, "gone", "this sandbox was deleted", title="Gone")
+            trouble = Trouble(
+                410,
+                "gone",
+                "this sandbox was deleted",
+                "ask whoever gave you the address for another; `paddock ls` shows what there is",
+                "Gone",
+            )
             return self._pages.error(head, trouble)
         if sandbox.state is SandboxState.FAILED:
             why = sandbox.detail or str(sandbox.reason)
@@ -104,6 +110,7 @@ class Door:
             503,
             "waking",
             f"{sandbox.name} is being woken",
+            "ask again in a second, as Retry-After says",
             title="Waking up",
             retryable=True,
             retry_after_s=1,
