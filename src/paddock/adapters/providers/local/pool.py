@@ -17,6 +17,7 @@ _log = logging.getLogger(__name__)
 _AT_ONCE = 4
 _QUIET_S = 0.1
 _QUIET_WHEN_PLENTY_S = 1.0
+_IMPATIENT = 5
 
 
 @dataclass
@@ -24,6 +25,23 @@ class _Shelf:
     size: int = 0
     waiting: deque[SandboxRecord] = field(default_factory=deque)
     being_made: int = 0
+    taken_at: float = 0.0
+    short_since: float = 0.0
+
+    @property
+    def lacks(self) -> bool:
+        return len(self.waiting) + self.being_made < self.size
+
+    def note_taken(self, now: float) -> None:
+        if not self.lacks:
+            self.short_since = now
+        self.taken_at = now
+
+    @property
+    def due(self) -> float:
+        """When the next one is made: once it is quiet, but patience ends where demand is steady."""
+        patience = _QUIET_WHEN_PLENTY_S if 2 * len(self.waiting) > self.size else _QUIET_S
+        return min(self.taken_at + patience, self.short_since + _IMPATIENT * patience)
 
 
 @dataclass
@@ -39,7 +57,6 @@ class WarmPool:
     _shelves: dict[Plan, _Shelf] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _refilling: asyncio.Task[None] | None = None
-    _last_taken: float = 0.0
     _closed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def take(self, plan: Plan) -> SandboxRecord | None:
@@ -47,7 +64,8 @@ class WarmPool:
         shelf = self._shelves.get(plan)
         if shelf is None:
             return None
-        self._last_taken = time.monotonic()
+        if shelf.waiting:
+            shelf.note_taken(time.monotonic())
         self._refill()
         while shelf.waiting:
             record = shelf.waiting.popleft()
@@ -109,10 +127,10 @@ class WarmPool:
             _log.warning("warm sandboxes not made error=%s", failures.exceptions[0])
 
     async def _fill(self) -> None:
-        while not self._closed.is_set() and (short := self._shortest()) is not None:
-            plan, shelf = short
-            if (wait := self._last_taken + _patience(shelf) - time.monotonic()) > 0:
-                await self._idle(wait)
+        while not self._closed.is_set() and (next_one := self._next()) is not None:
+            plan, shelf = next_one
+            if (wait := shelf.due - time.monotonic()) > 0:
+                await self._idle(min(wait, _QUIET_S))  # what is taken meanwhile makes it shorter
                 continue
             shelf.being_made += 1
             try:
@@ -122,28 +140,20 @@ class WarmPool:
             if len(shelf.waiting) < shelf.size:
                 shelf.waiting.append(made)
             else:
-                await self._throw_away(made)  # the shelf was made smaller meanwhile
+                self._begin(self._throw_away(made))  # the shelf was made smaller meanwhile
 
     async def _idle(self, seconds: float) -> None:
         """At most so long: the end does not wait for anybody's patience."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._closed.wait(), seconds)
 
-    def _shortest(self) -> tuple[Plan, _Shelf] | None:
-        """The shelf that lacks most, if any lacks something."""
-        lacking = [
-            (shelf.size - len(shelf.waiting) - shelf.being_made, number)
-            for number, shelf in enumerate(self._shelves.values())
-        ]
-        missing, number = max(lacking, default=(0, 0))
-        return list(self._shelves.items())[number] if missing > 0 else None
+    def _next(self) -> tuple[Plan, _Shelf] | None:
+        """The shelf whose turn is first, if any lacks something."""
+        lacking = [(plan, shelf) for plan, shelf in self._shelves.items() if shelf.lacks]
+        return min(lacking, key=lambda each: each[1].due, default=None)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-def _patience(shelf: _Shelf) -> float:
-    return _QUIET_WHEN_PLENTY_S if 2 * len(shelf.waiting) > shelf.size else _QUIET_S
