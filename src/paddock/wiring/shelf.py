@@ -64,6 +64,9 @@ class Shelf:
             users=self._users(),
         )
 
+    def _users_of(self, digest: str) -> Sequence[str]:
+        return self._users().get(digest, ())
+
     def _users(self) -> dict[str, list[str]]:
         if damaged := list(self._records.damaged()):
             raise Conflict(
@@ -83,7 +86,7 @@ class Shelf:
     async def _remove(self, doomed: Sequence[str]) -> list[Removed]:
         if doomed:
             await self._drop_images(doomed)
-        return [Removed(digest, await self._store.delete(digest)) for digest in doomed]
+        return [Removed(each, await self._store.delete(each, self._users_of)) for each in doomed]
 
     async def _drop_images(self, digests: Sequence[str]) -> None:
         """Where there is no engine there are no images of them."""

@@ -296,6 +296,25 @@ async def test_a_root_that_others_stand_on_is_not_deleted(
         await store.delete("../volumes")
 
 
+async def test_one_that_came_into_use_while_it_was_removed_stays(
+    store: TemplateStore, storage: Storage, tree: Path
+) -> None:
+    build = await store.ensure(from_directory(tree, "plain"), setup_runner=no_setup)
+    seen: list[bool] = []
+
+    def users(digest: str) -> list[str]:
+        seen.append((storage.pool / "templates" / digest).exists())
+        return ["sandbox 1"]
+
+    with pytest.raises(Conflict, match="in use by sandbox 1"):
+        await store.delete(build.digest, users)
+    assert seen == [False], "nobody can begin to use it while that is asked"
+    assert store.get(build.digest) == build
+    assert build.lower.is_dir()
+    await store.delete(build.digest)
+    assert store.builds() == []
+
+
 async def test_an_exported_template_is_imported_elsewhere(
     store: TemplateStore, storage: Storage, driver: str, tree: Path, tmp_path: Path
 ) -> None:

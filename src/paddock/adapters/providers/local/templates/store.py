@@ -10,7 +10,11 @@ from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.local.storage import Storage
 from paddock.adapters.providers.local.storage.faults import explained
 from paddock.adapters.providers.local.storage.trees import remove_tree, tree_bytes
-from paddock.adapters.providers.local.storage.volumes import abandoned_drafts, draft_name
+from paddock.adapters.providers.local.storage.volumes import (
+    abandoned_drafts,
+    draft_name,
+    set_aside,
+)
 from paddock.adapters.providers.local.templates import archives, sources
 from paddock.adapters.providers.local.templates.builds import (
     BuiltTemplate,
@@ -38,6 +42,14 @@ LetGo = Callable[[Path], Awaitable[None]]
 
 def _silent(_text: str, _fraction: float | None) -> None:
     pass
+
+
+Users = Callable[[str], Sequence[str]]
+"""Who uses the build of this digest, in words."""
+
+
+def _unused(_digest: str) -> Sequence[str]:
+    return ()
 
 
 class TemplateStore:
@@ -108,10 +120,11 @@ class TemplateStore:
             raise NotFound(f"no template is built with the digest {digest}")
         return build
 
-    async def delete(self, digest: str) -> int:
+    async def delete(self, digest: str, users: Users = _unused) -> int:
         """The bytes it took. Absent is success; Conflict while another build stands on it.
 
-        That no sandbox and no snapshot uses it is for the caller to know.
+        `users` says who else does. It is asked once nobody can begin to: a sandbox that came in
+        between is found, or finds nothing to stand on.
         """
         if not is_digest(digest):
             raise InvalidRequest(f"{digest!r} is no digest of a template")
@@ -124,10 +137,24 @@ class TemplateStore:
         self._pinned.clear()
         if self._let_go is not None:
             await self._let_go(self._shelf / digest / "rootfs")
-        parts = [self._shelf / digest / part for part in ("rootfs", "seed")]
+        place = self._shelf / digest
+        parts = [place / part for part in ("rootfs", "seed")]
         freed = [await asyncio.to_thread(tree_bytes, part) for part in parts if part.is_dir()]
-        await uncancelled(asyncio.to_thread(self._storage.delete, self._shelf / digest))
+        await uncancelled(asyncio.to_thread(self._remove_unless_used, place, users))
         return sum(freed)
+
+    def _remove_unless_used(self, place: Path, users: Users) -> None:
+        if not place.exists():
+            return
+        aside = set_aside(place)
+        if using := users(place.name):
+            if aside != place:
+                aside.rename(place)
+            raise Conflict(
+                f"the template build {place.name} is in use by {', '.join(using[:3])}",
+                remediation="remove those first",
+            )
+        self._storage.delete(aside)
 
     async def ensure(
         self, template: Template, *, progress: Progress = _silent, setup_runner: SetupRunner
