@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import click
+import thresholds
 
 from paddock.adapters.providers import registry
 from paddock.domain.errors import PaddockError
@@ -125,6 +126,15 @@ def decisions() -> str:
     return table(("", "decision"), [(f"[{number}]({name})", said) for name, number, said in pairs])
 
 
+def limits() -> str:
+    """Every threshold that callers meet, from the one constant that the code uses."""
+    rows = [
+        (f'<a id="{each.anchor}"></a>{each.says}', each.shown, f"`{each.place}`", each.changed)
+        for each in thresholds.THRESHOLDS
+    ]
+    return table(("what", "value", "constant", "changed by"), rows)
+
+
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "providers": ("README.md", providers),
     "states": ("docs/reference/states.md", states),
@@ -132,6 +142,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "commands": ("docs/reference/cli.md", command_line),
     "decisions": ("docs/adr/README.md", decisions),
     "methods": ("docs/reference/provider-port.md", provider_methods),
+    "limits": ("docs/reference/limits.md", limits),
 }
 
 

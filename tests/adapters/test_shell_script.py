@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paddock.adapters.shell_script import LARGEST, read_script
+from paddock.adapters.shell_script import LARGEST_SCRIPT, read_script
 from paddock.domain.command_line import Unreadable
 from paddock.domain.command_policy import CommandPolicy, Rule, Verdict, judge
 
@@ -84,7 +84,7 @@ def test_every_command_of_a_script_is_found(script, expected):
         "echo `a \\`rm x\\``",
         'echo $"a"',
         "cat <<A <<B\nA\nB\n",
-        "a" * (LARGEST + 1),
+        "a" * (LARGEST_SCRIPT + 1),
         "(" * 200 + "a" + ")" * 200,
         "echo \ud800",
     ],

@@ -35,7 +35,8 @@ def slug(heading: str) -> str:
 
 def anchors(markdown: str) -> set[str]:
     prose = re.sub(r"^```.*?^```", "", markdown, flags=re.M | re.S)
-    return {slug(heading) for heading in re.findall(r"^#+ (.+)$", prose, re.M)}
+    named = re.findall(r'<a id="([^"]+)"></a>', prose)
+    return {*named, *(slug(heading) for heading in re.findall(r"^#+ (.+)$", prose, re.M))}
 
 
 def commands(markdown: str) -> list[str]:

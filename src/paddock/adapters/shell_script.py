@@ -14,7 +14,7 @@ from tree_sitter import Language, Node, Parser
 
 from paddock.domain.command_line import Script, Unreadable, Word, Words
 
-LARGEST = 32 << 10
+LARGEST_SCRIPT = 32 << 10
 _MOST_COMMANDS = 1000
 _DEEPEST = 60
 _BASH = Language(tree_sitter_bash.language())
@@ -51,8 +51,8 @@ _SPECIAL = re.compile(r"[*?\[~{]")
 
 def read_script(text: str) -> Script:
     """Every command that the script may run; Unreadable where that cannot be told."""
-    if len(text) > LARGEST:
-        raise Unreadable(f"the script has more than {LARGEST >> 10} KiB")
+    if len(text) > LARGEST_SCRIPT:
+        raise Unreadable(f"the script has more than {LARGEST_SCRIPT >> 10} KiB")
     if any((c.isspace() and c not in " \t\n") or (c < " " and c not in "\t\n") for c in text):
         raise Unreadable("the script has control characters or unusual blanks")
     try:

@@ -24,7 +24,13 @@ class Band(IntEnum):
     """Also working ones, the heaviest last resort: better one than all of them by the kernel."""
 
 
-_ENTERED_BELOW = {Band.MODERATE: 15.0, Band.HIGH: 10.0, Band.CRITICAL: 5.0}
+MODERATE_PERCENT, HIGH_PERCENT, CRITICAL_PERCENT = 15.0, 10.0, 5.0
+"""Of memory left; a band is entered below."""
+_ENTERED_BELOW = {
+    Band.MODERATE: MODERATE_PERCENT,
+    Band.HIGH: HIGH_PERCENT,
+    Band.CRITICAL: CRITICAL_PERCENT,
+}
 
 
 def kept_warm(size: int, current: Band) -> int:

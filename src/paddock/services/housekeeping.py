@@ -1,4 +1,4 @@
-"""Retention: what is old enough is forgotten, a little at a time."""
+"""Once in a while: what idles is kept, and what is old enough is forgotten, a little at a time."""
 
 import logging
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from paddock.domain.errors import PaddockError
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
-from paddock.services.snapshots import Snapshots
+from paddock.services.keeping import AutomaticSnapshots
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 1000
@@ -36,14 +36,14 @@ class Housekeeping:
         self,
         store: Store,
         clock: Clock,
-        snapshots: Snapshots,
+        automatic: AutomaticSnapshots,
         retention: Retention | None = None,
         *,
         every_s: float = 3600.0,
     ) -> None:
         self._store = store
         self._clock = clock
-        self._snapshots = snapshots
+        self._automatic = automatic
         self.retention = retention or Retention()
         """May be changed at any time."""
         self._every_s = every_s
@@ -65,8 +65,7 @@ class Housekeeping:
         await self._all(lambda tx: tx.sessions.prune(now - kept.sign_ins_s, _AT_ONCE))
         await self._all(lambda tx: tx.ssh.prune(now - kept.ssh_s, _AT_ONCE))
         await self._all(lambda tx: tx.sandboxes.purge(now - kept.deleted_sandboxes_s, _AT_ONCE))
-        while await self._snapshots.remove_expired():
-            pass
+        await self._automatic.look()
 
     async def _all(self, some: Callable[[Transaction], int]) -> None:
         """In small transactions, so that nobody waits long for the writer."""

@@ -19,7 +19,7 @@ from paddock.services.settings import Origin
 from paddock.services.templates import Kept, Pool
 
 _log = logging.getLogger(__name__)
-LARGEST = 1000
+LARGEST_POOL = 1000
 _PREFIX = "pool."
 _PATIENCE_S = 5.0
 """How long a change is waited for: a template that is not built yet takes minutes."""
@@ -67,9 +67,9 @@ class Pools:
                 "what waits ready uses the installation's memory, so its operators decide on it",
                 remediation="ask the team that runs it",
             )
-        if size is not None and not 0 <= size <= LARGEST:
+        if size is not None and not 0 <= size <= LARGEST_POOL:
             raise InvalidRequest(
-                f"a pool of {size} is asked for", remediation=f"ask for 0 to {LARGEST}"
+                f"a pool of {size} is asked for", remediation=f"ask for 0 to {LARGEST_POOL}"
             )
         name, kept, pool = self._pool(provider)
         await asyncio.to_thread(kept.recipes.recipe, template)

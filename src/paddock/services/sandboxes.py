@@ -1,9 +1,16 @@
 """What can be done with a sandbox as a whole."""
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from paddock.domain.errors import Conflict, InvalidRequest, NotFound, ProviderError
+from paddock.domain.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    PaddockError,
+    ProviderError,
+)
 from paddock.domain.lifetime import MAX_KEEP_ALIVE_S, MAX_TIMEOUT_S, Terms
 from paddock.domain.reason import Reason
 from paddock.domain.records import SandboxRecord, check_name, moved
@@ -19,8 +26,11 @@ from paddock.services.guests import Guests
 from paddock.services.making import WAIT_S, Making, Wish
 from paddock.services.providers import Providers
 
+_log = logging.getLogger(__name__)
 Hold = Callable[[SandboxRecord], Awaitable[str]]
 """What would be lost if the sandbox went now, in words; empty when nothing would be (L6)."""
+Farewell = Callable[[SandboxRecord], Awaitable[None]]
+"""What is done before a sandbox goes; where it fails, only force lets it go."""
 Verb = Callable[[Provider, Ref], Awaitable[Observation]]
 
 
@@ -82,6 +92,7 @@ class Sandboxes(Questions):
         self._guests = guests
         self._activity = activity
         self.holds: list[Hold] = []
+        self.farewells: list[Farewell] = []
 
     async def create(
         self, principal: Principal, wish: Wish, key: str = "", *, wait_s: float = WAIT_S
@@ -171,6 +182,7 @@ class Sandboxes(Questions):
             if sandbox.state is not SandboxState.DELETING:
                 if not force:
                     await self._check_holds(sandbox)
+                await self._say_farewell(sandbox, force=force)
                 sandbox = await self._changes.apply(
                     sandbox.id,
                     lambda current: moved(
@@ -290,6 +302,16 @@ class Sandboxes(Questions):
             if loss := await hold(sandbox):
                 return loss
         return ""
+
+    async def _say_farewell(self, sandbox: SandboxRecord, *, force: bool) -> None:
+        for farewell in self.farewells:
+            try:
+                await farewell(sandbox)
+            except PaddockError as error:
+                if not force:
+                    raise
+                details = {"id": sandbox.id, "error": error.message}
+                _log.warning("deleted without what should come first", extra=details)
 
     async def _check_holds(self, sandbox: SandboxRecord) -> None:
         if loss := await self.losses(sandbox):

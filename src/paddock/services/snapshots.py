@@ -10,6 +10,7 @@ from paddock.domain.audit import AuditEntry
 from paddock.domain.errors import Conflict, InvalidRequest, NotFound, PaddockError
 from paddock.domain.event import Event, EventKind
 from paddock.domain.ids import new_id, new_ulid
+from paddock.domain.keeping import Keeping
 from paddock.domain.records import (
     SNAPSHOT_PREFIX,
     SandboxRecord,
@@ -31,7 +32,6 @@ from paddock.services.providers import Providers
 from paddock.services.system import system
 
 _log = logging.getLogger(__name__)
-AUTOMATIC_KEPT_S = 7 * 86400.0
 MOST_KEPT_S = 100 * 365 * 86400.0
 _CAN_BE_TAKEN = (SandboxState.RUNNING, SandboxState.PAUSED, SandboxState.STOPPED)
 
@@ -67,6 +67,13 @@ class Snapshots:
         self._changes = changes
         self._making = making
         self._guests = guests
+        self.keeping = Keeping()
+        """Of those that are taken by themselves; may be changed at any time."""
+
+    async def keep(self, principal: Principal, sandbox: SandboxRecord) -> SnapshotRecord:
+        """As an automatic one, for who holds the sandbox's lock and is about to change its disk."""
+        wish = Capture(automatic=True, keep_s=self.keeping.kept_s)
+        return await self._take(principal, sandbox, wish)
 
     async def take(self, principal: Principal, sandbox_name: str, wish: Capture) -> SnapshotRecord:
         """Its disk at one moment, also while it runs."""
@@ -187,8 +194,8 @@ class Snapshots:
     ) -> SandboxRecord:
         """The sandbox with the disk of the snapshot, under the same id and name.
 
-        The new machine is made before the old one goes, and the old disk is kept for a week as an
-        automatic snapshot.
+        The new machine is made before the old one goes, and the old disk is kept as an automatic
+        snapshot.
         """
         principal.require(Scope.SNAPSHOTS_WRITE)
         principal.require(Scope.SANDBOXES_WRITE)
@@ -198,8 +205,7 @@ class Snapshots:
             sandbox = await self._changes.find(principal.team_id, sandbox.id)
             check_same_owner(snapshot, sandbox.owner)
             _check_restorable(sandbox, snapshot)
-            kept = Capture(automatic=True, keep_s=AUTOMATIC_KEPT_S)
-            await self._take(principal, sandbox, kept)
+            await self.keep(principal, sandbox)
             return await self._replace_machine(principal, sandbox, snapshot)
 
     async def _replace_machine(

@@ -43,6 +43,7 @@ from paddock.services.history import History
 from paddock.services.housekeeping import Housekeeping
 from paddock.services.inside import Inside
 from paddock.services.intake import Intake
+from paddock.services.keeping import AutomaticSnapshots
 from paddock.services.making import Making
 from paddock.services.people import People
 from paddock.services.policies import Policies
@@ -140,7 +141,7 @@ async def assembled(
         await stack.enter_async_context(parts.metrics.watching())
         await stack.enter_async_context(parts.guests)
         stack.push_async_callback(parts.making.aclose)
-        events = await stack.enter_async_context(EventFeed(store))
+        await stack.enter_async_context(parts.events)
         parts.anyone = None if auth else await _anyone(store)
         previews = parts.previews(access, bytes.fromhex(str(key)))
         rounds = parts.rounds(settings)
@@ -149,7 +150,6 @@ async def assembled(
         services = parts.services(
             settings,
             access=access,
-            events=events,
             previews=previews,
         )
         log = services.commands.log
@@ -212,7 +212,21 @@ class _Parts:
             making=self.making,
             guests=self.guests,
         )
+        self.events = EventFeed(store)
+        self.automatic = self._automatic()
         self._begin_inside()
+
+    def _automatic(self) -> AutomaticSnapshots:
+        made = AutomaticSnapshots(
+            self.store,
+            self.clock,
+            self.providers,
+            changes=self.changes,
+            snapshots=self.snapshots,
+            activity=self.activity,
+        )
+        self.sandboxes.farewells.append(made.before_delete)
+        return made
 
     def _begin_inside(self) -> None:
         """What happens in sandboxes, and what waits to become one."""
@@ -243,7 +257,9 @@ class _Parts:
         known = configured(settings)
         config = settings.server
         self.rate = RateLimit(config.requests_per_second, config.requests_burst)
-        parts = Changeable(self.rate, self.making, rounds.reaper, rounds.housekeeping)
+        parts = Changeable(
+            self.rate, self.making, rounds.reaper, rounds.housekeeping, self.snapshots
+        )
         self.at_work = SettingsAtWork(self.store, self.clock, known, hot(known, parts))
         return self.at_work
 
@@ -259,7 +275,6 @@ class _Parts:
         configured: Settings,
         *,
         access: Access,
-        events: EventFeed,
         previews: Previews,
     ) -> Services:
         return Services(
@@ -278,7 +293,8 @@ class _Parts:
             policies=self.policies,
             pools=self.pools,
             snapshots=self.snapshots,
-            events=events,
+            automatic=self.automatic,
+            events=self.events,
             intake=self._intake(configured.server),
             history=History(self.store, self.changes),
             previews=previews,
@@ -348,7 +364,7 @@ class _Parts:
         )
         pressure.told.append(self.pools.under_pressure)
         self.metrics.pools = self.pools.states
-        housekeeping = Housekeeping(self.store, self.clock, self.snapshots)
+        housekeeping = Housekeeping(self.store, self.clock, self.automatic)
         return Rounds(reaper, reconciler, pressure, housekeeping)
 
 

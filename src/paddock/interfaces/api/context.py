@@ -23,6 +23,7 @@ from paddock.services.health import ProviderHealth
 from paddock.services.history import History
 from paddock.services.inside import Inside
 from paddock.services.intake import Intake
+from paddock.services.keeping import AutomaticSnapshots
 from paddock.services.people import People
 from paddock.services.policies import Policies
 from paddock.services.pools import Pools
@@ -63,6 +64,7 @@ class Services:
     policies: Policies
     pools: Pools
     snapshots: Snapshots
+    automatic: AutomaticSnapshots
     events: EventFeed
     intake: Intake
     history: History

@@ -11,7 +11,9 @@ from paddock.services.housekeeping import Housekeeping
 from paddock.services.making import Making
 from paddock.services.reaper import Reaper
 from paddock.services.settings import Hot, Origin, Setting, Value
+from paddock.services.snapshots import Snapshots
 
+_NEVER, _ALWAYS = "never", "always"
 _LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -23,6 +25,7 @@ class Changeable:
     making: Making
     reaper: Reaper
     housekeeping: Housekeeping
+    snapshots: Snapshots
 
 
 def hot(configured: Sequence[Setting], parts: Changeable) -> list[Hot]:
@@ -60,11 +63,33 @@ def hot(configured: Sequence[Setting], parts: Changeable) -> list[Hot]:
         retention("events_s"),
         retention("deleted_sandboxes_s"),
         retention("keys_s"),
+        *_of_snapshots(parts.snapshots),
+    ]
+
+
+def _of_snapshots(snapshots: Snapshots) -> list[Hot]:
+    def keeping(name: str, **limits: Any) -> Hot:
+        def apply(value: Value) -> None:
+            changed: dict[str, Any] = {name: _kept(value)}
+            snapshots.keeping = replace(snapshots.keeping, **changed)
+
+        key, now = f"snapshots.{name}", getattr(snapshots.keeping, name)
+        return Hot(key, _own(key, _NEVER if now is False else now), apply, **limits)
+
+    return [
+        keeping("idle_after_s", least=3600, most=MAX_ARCHIVE_AFTER_S, can_be_none=True),
+        keeping("kept_s", least=3600, most=3650 * DAY),
+        keeping("most", least=0, most=1000),
+        keeping("before_delete", choices=(_NEVER, _ALWAYS)),
     ]
 
 
 def _set_level(value: Value) -> None:
     logging.getLogger("paddock").setLevel(str(value).upper())
+
+
+def _kept(value: Value) -> Value:
+    return value == _ALWAYS if isinstance(value, str) else value
 
 
 def _number(value: Value) -> float:

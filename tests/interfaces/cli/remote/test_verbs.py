@@ -153,7 +153,7 @@ def test_a_terminal_is_interactive_and_has_our_size(cli, box, screen):
     assert shell.process.wait(20) == 7
 
 
-@pytest.mark.proves("C7")
+@pytest.mark.proves("C7", "N6")
 def test_a_snapshot_of_a_name_is_taken_once_unless_forced(cli, box):
     first = cli.answer("snapshot", "create", box, "--name", "shot")
     assert first["made"]

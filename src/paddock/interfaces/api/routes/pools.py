@@ -8,7 +8,7 @@ from pydantic import Field
 from paddock.interfaces.api.context import Given, Who
 from paddock.interfaces.api.routes.templates import ProviderName
 from paddock.interfaces.api.schemas.common import Shape
-from paddock.services.pools import LARGEST, PoolState
+from paddock.services.pools import LARGEST_POOL, PoolState
 from paddock.services.settings import Origin
 
 router = APIRouter(prefix="/v1/templates/{template}/pool", tags=["templates"])
@@ -18,7 +18,7 @@ class ChangePool(Shape):
     """How many shall wait from now on."""
 
     size: Annotated[
-        int | None, Field(ge=0, le=LARGEST, description="null: what the configuration says")
+        int | None, Field(ge=0, le=LARGEST_POOL, description="null: what the configuration says")
     ]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
-from paddock.domain.secret import AccessPolicy, Secret, app_of
+from paddock.domain.secret import LARGEST, AccessPolicy, Secret, app_of
 from paddock.interfaces.api.context import Given, Paging, Who
 from paddock.interfaces.api.schemas.common import ListOf, Shape, Text, at, paged
 from paddock.services.secrets import SecretWish
@@ -19,7 +19,8 @@ class PutSecret(Shape):
     """What shall be set; what is left out stays as it is."""
 
     value: Annotated[
-        Text | None, Field(max_length=65536, repr=False, description="at most 64 KiB")
+        Text | None,
+        Field(max_length=LARGEST, repr=False, description=f"at most {LARGEST >> 10} KiB"),
     ] = None
     sensitive: Annotated[
         bool | None,

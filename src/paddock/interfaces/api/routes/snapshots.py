@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
+from paddock.domain.keeping import Kind, Pruning
 from paddock.domain.records import SnapshotRecord
 from paddock.interfaces.api.context import Given, Key, Paging, Who
 from paddock.interfaces.api.schemas.common import ListOf, Name, Shape, at, moment, paged
@@ -33,6 +34,19 @@ class Restore(Shape):
     snapshot: Annotated[str, Field(min_length=1, max_length=128)]
 
 
+class Prune(Shape):
+    """Which snapshots shall go."""
+
+    older_than_s: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = None
+    keep_last: Annotated[
+        int | None, Field(ge=0, le=1_000_000, description="the newest of each sandbox stay")
+    ] = None
+    kind: Kind = Kind.AUTOMATIC
+    sandbox: Annotated[str, Field(max_length=64, description="of this one; of all unless said")] = (
+        ""
+    )
+
+
 class SnapshotShape(Shape):
     """A snapshot."""
 
@@ -47,6 +61,12 @@ class SnapshotShape(Shape):
     automatic: bool
     created_at: datetime
     expires_at: datetime | None
+
+
+class Pruned(Shape):
+    """What is gone."""
+
+    items: list[SnapshotShape]
 
 
 @router.post("/sandboxes/{sandbox}/snapshots", status_code=201)
@@ -71,6 +91,15 @@ async def list_snapshots(
     """The team's snapshots, newest first."""
     found = await given.snapshots.list(who, sandbox, page)
     return paged(found, page.limit - 1, _show, lambda snapshot: snapshot.id)
+
+
+@router.post("/snapshots/prune")
+async def prune(given: Given, who: Who, wanted: Prune) -> Pruned:
+    """Let go of those that are older, or beyond the newest so many of each sandbox; where both are
+    said, both have to hold. Automatic ones only, unless `kind` says otherwise."""
+    pruning = Pruning(wanted.older_than_s, wanted.keep_last, wanted.kind)
+    gone = await given.automatic.prune(who, pruning, wanted.sandbox)
+    return Pruned(items=[_show(each) for each in gone])
 
 
 @router.get("/snapshots/{snapshot}")

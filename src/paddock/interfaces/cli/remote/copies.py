@@ -4,11 +4,13 @@ from collections.abc import Sequence
 
 import click
 
+from paddock.domain.keeping import Kind
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
 from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import age, print_json, print_table, size
 from paddock.interfaces.cli.params import Seconds, environment, pairs
+from paddock.interfaces.cli.remote.asking import ask
 from paddock.interfaces.cli.remote.session import (
     answer,
     connected,
@@ -19,7 +21,7 @@ from paddock.interfaces.cli.remote.session import (
 )
 from paddock.interfaces.client import AsyncSandbox, NotFound, SandboxInfo, Server
 from paddock.interfaces.client.results import SnapshotInfo, read
-from paddock.interfaces.client.server import segment
+from paddock.interfaces.client.server import segment, without_nothing
 
 
 @click.command()
@@ -145,6 +147,29 @@ def list_snapshots(invocation: Invocation, source: str) -> None:
 
 def _age(info: SnapshotInfo) -> str:
     return age(info.created_at.timestamp())
+
+
+@snapshot.command()
+@click.option("--older-than", type=Seconds(), help="Such as 7d.")
+@click.option("--keep", type=click.IntRange(0), help="So many of each sandbox, the newest.")
+@click.option("--kind", type=click.Choice([k.value for k in Kind]), default=Kind.AUTOMATIC.value)
+@click.option("--sandbox", "source", default="", help="Only those of this one.")
+@output_options
+@pass_invocation
+def prune(
+    invocation: Invocation,
+    /,
+    older_than: float | None,
+    keep: int | None,
+    *,
+    kind: str,
+    source: str,
+) -> None:
+    """Remove snapshots by age and number: those that Paddock took by itself, unless --kind says."""
+    wish = without_nothing(older_than_s=older_than, keep_last=keep, kind=kind, sandbox=source)
+    gone = ask("POST", "/v1/snapshots/prune", json=wish)["items"]
+    lines = [f"{each['name']} removed" for each in gone]
+    answer(invocation, {"snapshots": gone}, "\n".join(lines) or "nothing to remove")
 
 
 @snapshot.command()
