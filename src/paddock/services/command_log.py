@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 
 from paddock.domain.audit import AuditEntry
 from paddock.domain.errors import PaddockError
@@ -15,6 +16,8 @@ from paddock.ports.store import Store, Transaction
 
 _log = logging.getLogger(__name__)
 _MOST_REMEMBERED = 10_000
+_FIRST_LOOK_S = 1.0
+_LONGEST_LOOK_S = 15.0
 
 
 class CommandLog:
@@ -25,6 +28,7 @@ class CommandLog:
         self._clock = clock
         self._told: set[str] = set()
         self._writing: set[asyncio.Task[None]] = set()
+        self._attending: set[asyncio.Task[None]] = set()
 
     async def began(
         self,
@@ -69,8 +73,25 @@ class CommandLog:
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
 
+    def attend(self, command_id: str, look: Callable[[], Awaitable[bool]]) -> None:
+        """Look after a command that nobody may follow, from time to time, until its end is told."""
+        task = asyncio.create_task(self._attend(command_id, look), name=f"attend {command_id}")
+        self._attending.add(task)
+        task.add_done_callback(self._attending.discard)
+
+    async def _attend(self, command_id: str, look: Callable[[], Awaitable[bool]]) -> None:
+        pause = _FIRST_LOOK_S
+        with suppress(PaddockError):  # it went with its sandbox, or was forgotten
+            while command_id not in self._told:
+                await self._clock.sleep(pause)
+                pause = min(2 * pause, _LONGEST_LOOK_S)
+                if command_id in self._told or await look():
+                    return
+
     async def aclose(self) -> None:
-        await asyncio.gather(*self._writing, return_exceptions=True)
+        for task in self._attending:
+            task.cancel()
+        await asyncio.gather(*self._attending, *self._writing, return_exceptions=True)
 
     async def _write(self, event: Event, command_id: str) -> None:
         mine = new_id("evt")

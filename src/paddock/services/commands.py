@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 
 from paddock.domain.errors import InvalidRequest, NotFound, TimedOut, Unauthenticated, Unavailable
 from paddock.domain.guest import CommandResult
@@ -163,7 +164,11 @@ class Commands:
                 raise
             finally:
                 await noted
+            self.log.attend(command_id, partial(self._has_ended, principal, name, command_id))
             return command_id, run
+
+    async def _has_ended(self, principal: Principal, name: str, command_id: str) -> bool:
+        return (await self.get(principal, name, command_id)).exit is not None
 
     async def _named(
         self, principal: Principal, entered: Entered, command: Command, background: Background

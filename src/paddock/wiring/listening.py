@@ -39,12 +39,27 @@ async def listening(config: ServerConfig, services: Services) -> AsyncIterator[s
         try:
             host, port = await front.listen(config.host, config.port)
         except OSError as error:
-            raise Unavailable(
-                f"cannot listen on {config.host}:{config.port}: {error.strerror}",
-                remediation="is it running already? choose another with --port",
-            ) from error
+            raise _taken(config, error) from error
         shown = f"[{host}]" if ":" in host else host
         yield f"http://{shown}:{port}"
+
+
+def check_free(config: ServerConfig) -> None:
+    """Before anything is made: a place that is taken is found out at once."""
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((config.host, config.port))
+        except OSError as error:
+            raise _taken(config, error) from error
+
+
+def _taken(config: ServerConfig, error: OSError) -> Unavailable:
+    return Unavailable(
+        f"cannot listen on {config.host}:{config.port}: {error.strerror or error}",
+        remediation="is it running already? choose another with --port",
+    )
 
 
 @contextmanager

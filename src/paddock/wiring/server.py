@@ -66,7 +66,7 @@ from paddock.services.terminals import Terminals
 from paddock.services.work import WorkInside
 from paddock.settings import ServerConfig, Settings
 from paddock.wiring.configured import configured
-from paddock.wiring.listening import listening
+from paddock.wiring.listening import check_free, listening
 from paddock.wiring.opened import in_use
 from paddock.wiring.ssh import ssh_listening, ssh_of
 from paddock.wiring.tracing import calls_traced, traced, with_traces
@@ -104,6 +104,7 @@ async def serve(
             f"--no-auth with the address {config.host} would let in everyone who reaches it",
             remediation="leave --no-auth out, or listen on 127.0.0.1",
         )
+    check_free(config)
     async with (
         traced(settings.telemetry) as trace,
         in_use(settings, progress) as providers,

@@ -1,5 +1,7 @@
 """The course of a sandbox: what happened in it, step by step, with its commands and their ends."""
 
+import asyncio
+
 import pytest
 
 pytestmark = pytest.mark.proves("U9")
@@ -79,6 +81,23 @@ async def test_the_end_of_a_command_in_the_background_is_told_once_whoever_sees_
     assert [(e["data"]["command"], e["data"]["exit_code"]) for e in told["items"]] == [
         (started["id"], 4)
     ]
+
+
+async def test_a_command_that_nobody_follows_has_its_end_too(plane, box):
+    path = f"/v1/sandboxes/{box['id']}"
+    began = await plane.admin.post(f"{path}/commands", {"cmd": ["sh", "-c", "exit 3"]})
+    async with asyncio.timeout(20):
+        while not (told := await _ends(plane, box, began["id"])):
+            await asyncio.sleep(0.2)
+    assert [event["data"]["exit_code"] for event in told] == [3]
+    await plane.admin.get(f"{path}/commands/{began['id']}")
+    await asyncio.sleep(0.5)
+    assert len(await _ends(plane, box, began["id"])) == 1
+
+
+async def _ends(plane, box, command):
+    told = await plane.admin.get(f"/v1/events?subject={box['id']}&kind=command.ended")
+    return [event for event in told["items"] if event["data"]["command"] == command]
 
 
 async def test_who_may_not_read_events_reads_no_history(plane, box):

@@ -2,6 +2,7 @@
 
 import json
 import resource
+import socket
 import subprocess
 from pathlib import Path
 
@@ -195,3 +196,14 @@ def test_the_settings_file_of_the_server_is_named_before_or_after_the_verb(
     refused = plain(*(*config, "up") if before else ("up", *config))
     assert refused.returncode == 2
     assert f"{settings}: there is no setting server.bogus" in refused.stderr
+
+
+def test_a_port_that_is_taken_is_found_out_before_anything_is_made(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        refused = plain("up", "--data-dir", str(data), "--port", port)
+    assert refused.returncode not in (0, 2)
+    assert f"cannot listen on 127.0.0.1:{port}" in refused.stderr
+    assert "fix: is it running already?" in refused.stderr
+    assert not data.exists()

@@ -36,7 +36,7 @@ def own(path: Path, config: StoreConfig) -> Owned:
         if not _locked(handle, kind, config.wait_s):
             raise Unavailable(
                 f"database {path}: another process has it open",
-                remediation="end that process; to share the file, neither may be `exclusive`",
+                remediation="if it is `paddock up`, end that one or use another data directory",
             )
     except BaseException:
         os.close(handle)

@@ -191,3 +191,12 @@ async def test_without_skopeo_the_way_to_install_it_is_told(
     assert caught.value.remediation == "apt install skopeo"
     assert json.dumps(caught.value.as_dict())
     assert os.environ["PATH"] == "/nowhere"
+
+
+@pytest.mark.parametrize("name", ["../../etc", "a b", "-x", "a/../b", "a//b", "x@sha256:1"])
+async def test_what_cannot_be_an_image_is_refused_before_anybody_is_asked(
+    store: TemplateStore, storage: Storage, name: str
+) -> None:
+    with pytest.raises(InvalidRequest, match="neither a template nor the name of an image"):
+        await store.ensure(from_image(name), setup_runner=no_setup)
+    assert left_over(storage) == []

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -101,6 +102,11 @@ def _is_engines(reference: str) -> bool:
     return reference.startswith(_ENGINE) and not reference.startswith("docker://")
 
 
+_IN_A_REGISTRY = re.compile(
+    r"[a-zA-Z0-9][\w.-]*(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)*(:[\w][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?"
+)
+
+
 def _address(reference: str) -> str:
     """As skopeo names it. A reference without a transport is a registry's."""
     if reference.startswith(("docker://", _ENGINE)):
@@ -108,6 +114,12 @@ def _address(reference: str) -> str:
     if reference.startswith((_LAYOUT, *_ARCHIVES)):
         _split(reference)
         return reference
+    if not _IN_A_REGISTRY.fullmatch(reference):
+        raise InvalidRequest(
+            f"{reference[:80]!r} is neither a template nor the name of an image",
+            remediation="`paddock template list` shows the templates; an image is named like "
+            "debian:12 or registry.example/team/image@sha256:…",
+        )
     return f"docker://{reference}"
 
 
