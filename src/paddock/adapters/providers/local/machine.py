@@ -88,13 +88,7 @@ class Machines:
     async def _boot(self, record: SandboxRecord, disk: "Disk") -> Machine:
         engine = runtime.choose(record.runtime)
         image = disk.image
-        if engine.joinable:
-            directory = self._write_bundle(record, engine, disk)
-        else:
-            # What a sandbox has put where its guest comes and goes is removed first, all of it.
-            with explained(disk.volume):
-                writing = asyncio.to_thread(self._write_bundle, record, engine, disk)
-                directory = await uncancelled(writing)
+        directory = await self._bundle(record, engine, disk)
         self.on_step("boot.bundle")
         lowers = [*self._more_layers(engine), str(self.host_layer), record.lower]
         if record.idmap is not None:
@@ -129,6 +123,14 @@ class Machines:
             await take(self.volumes / record.ref, self.layout.socket(record.ref), init.alive)
         self.on_step("boot.guest")
         return Machine(boot_id(), init, guest)
+
+    async def _bundle(self, record: SandboxRecord, engine: runtime.Runtime, disk: "Disk") -> Path:
+        if engine.joinable:
+            return self._write_bundle(record, engine, disk)
+        # What a sandbox has put where its guest comes and goes is removed first, all of it.
+        with explained(disk.volume):
+            writing = asyncio.to_thread(self._write_bundle, record, engine, disk)
+            return await uncancelled(writing)
 
     def _more_layers(self, engine: runtime.Runtime) -> list[str]:
         return [] if engine.joinable else [str(packed.layer(self.host_layer.parent))]
