@@ -135,7 +135,9 @@ class PosixFiles:
     async def space(self, call: Call, message: Message) -> Message:
         with _acting(call, message) as path, paths.opened(path, os.O_PATH) as fd:
             found = os.statvfs(fd)
-        return {name[2:]: getattr(found, name) for name in dir(found) if name.startswith("f_")}
+        said = {name[2:]: getattr(found, name) for name in dir(found) if name.startswith("f_")}
+        # A number without a sign, which is only there to be compared: 63 bits of it will do.
+        return {**said, "fsid": said["fsid"] & (2**63 - 1)}
 
 
 async def write_at(call: Call) -> None:

@@ -95,7 +95,7 @@ def _said(error: Message) -> str:
     if not isinstance(message, str):
         return ""
     # Lone surrogates stand for bytes in names; an error is read by people, and sent as UTF-8.
-    return message[:_LONGEST_MESSAGE].encode("utf-8", "replace").decode()
+    return message[:_LONGEST_MESSAGE].encode("utf-8", "backslashreplace").decode()
 
 
 def text(message: Message, name: str, default: str | None = None) -> str:

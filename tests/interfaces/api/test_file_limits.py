@@ -113,7 +113,10 @@ async def test_every_list_is_in_pages_or_has_an_end_by_nature(plane):
         if "items" not in shapes.get(name, {}).get("properties", {}):
             continue
         known = {each["name"] for each in methods["get"].get("parameters", ())}
-        if not {"limit", "cursor"} <= known or "next_cursor" not in shapes[name]["properties"]:
+        told = shapes[name]["properties"]
+        forwards = {"limit", "cursor"} <= known and "next_cursor" in told
+        both_ways = {"limit", "before"} <= known and "older" in told
+        if not (forwards or both_ways):
             unpaged.add(where)
     assert unpaged == bounded
 

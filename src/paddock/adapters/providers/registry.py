@@ -22,6 +22,7 @@ _ROWS: Mapping[str, str] = {
     "pause": "pause keeps",
     "stop": "stop and start",
     "archive": "archive",
+    "sleeping_disk": "files of a stopped sandbox",
     "snapshot": "snapshot",
     "fork": "fork",
     "checkpoint": "memory to disk and back",

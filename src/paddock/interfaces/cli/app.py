@@ -51,7 +51,11 @@ COMMANDS = (
         f"{_HERE}.completion:completion",
         "Print what completes `paddock …` in a shell.",
     ),
-    Lazy("config", f"{_THERE}.configuring:config", "What is set for the team's apps."),
+    Lazy(
+        "config",
+        f"{_THERE}.configuring:config",
+        "What is set for the team and its apps, and can be read.",
+    ),
     Lazy("cp", f"{_THERE}.carrying:cp", "Copy a file or directory into a sandbox or out of it."),
     Lazy("create", f"{_THERE}.making:create", "Make a sandbox."),
     Lazy("doctor", f"{_HERE}.doctor:doctor", "Say whether sandboxes can run here."),

@@ -24,6 +24,7 @@ FENCED = Capabilities(
     pause=PauseKind.MEMORY,
     stop=True,
     archive=True,
+    sleeping_disk=True,
     snapshot=True,
     fork=True,
     egress=True,

@@ -53,12 +53,14 @@ class Sandbox(Life, Sight):
         identity: str = "",
         another: bool | None = None,
         wait: float | None = None,
+        app: str = "",
         server: Server | None = None,
     ) -> Self:
         """Make a sandbox; it runs when this returns. One is made, also when the connection breaks.
 
         Times are in seconds, `math.inf` is for ever. After `timeout` it is killed, or paused or
-        stopped if `on_timeout` says so; after `idle_timeout` without work it is stopped.
+        stopped if `on_timeout` says so; after `idle_timeout` without work it is stopped. Its
+        programs have what is configured for `app`.
 
         With an `identity`, the sandbox that has it already is given back, in whatever state it is;
         while somebody else is making it, `wait` is how long that is waited for. `another` makes a
