@@ -95,9 +95,17 @@ COMMANDS = (
         f"{_HERE}.sandboxes:sandbox",
         "Sandboxes without a server, straight on a provider.",
     ),
-    Lazy("secrets", f"{_THERE}.configuring:secrets", "What is set and never shown again."),
+    Lazy(
+        "secrets",
+        f"{_THERE}.configuring:secrets",
+        "What is set for the team and its apps, and is never shown again.",
+    ),
     Lazy("session", f"{_THERE}.people:session", "Who is signed in with a browser."),
-    Lazy("settings", f"{_THERE}.adjusting:settings", "What is in effect on the server."),
+    Lazy(
+        "settings",
+        f"{_THERE}.adjusting:settings",
+        "What is in effect on the server, and where it comes from.",
+    ),
     Lazy("snapshot", f"{_THERE}.copies:snapshot", "What is kept of sandboxes' disks."),
     Lazy("ssh", f"{_THERE}.ssh:ssh", "Log in to a sandbox with ssh, or run a command there."),
     Lazy("start", f"{_THERE}.moving:start", "Start stopped sandboxes."),
@@ -107,7 +115,11 @@ COMMANDS = (
     Lazy("token", f"{_THERE}.access:token", "Who may come in, and for what."),
     Lazy("up", f"{_HERE}.up:up", "Start the control plane."),
     Lazy("version", f"{_HERE}.version:version", "Print the version."),
-    Lazy("worktree", f"{_THERE}.worktree.commands:worktree", "The sandbox of a git worktree."),
+    Lazy(
+        "worktree",
+        f"{_THERE}.worktree.commands:worktree",
+        "The sandbox of a git worktree: the directory says which one is meant.",
+    ),
 )
 for _command in COMMANDS:
     cli.add_command(_command)
