@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from paddock.guest_client import Guest
 from tests.conftest import Need
-from tests.engines import base_root
+from tests.engines import base_root, open_local
 from tests.guest.forms import GuestForm, PackedGuest
 from tests.guest.joined import JoinedGuest
 from tests.guest.raw import Raw
@@ -26,13 +26,17 @@ StartPacked = Callable[..., Awaitable[PackedGuest]]
 
 
 @pytest_asyncio.fixture(scope="session")
-async def rootfs(need: Need) -> Path:
+async def rootfs(need: Need) -> AsyncIterator[Path]:
     """The base template's, unless PADDOCK_TEST_ROOTFS names another with python3."""
     if os.geteuid() != 0:
         need("root", "to make the namespaces that the guest runs in")
     if "PADDOCK_TEST_ROOTFS" in os.environ:
-        return Path(os.environ["PADDOCK_TEST_ROOTFS"])
-    return await base_root()
+        yield Path(os.environ["PADDOCK_TEST_ROOTFS"])
+        return
+    root = await base_root()
+    # Whoever leaves last takes the pool along, and the template with it.
+    async with open_local():
+        yield root
 
 
 @pytest_asyncio.fixture(scope="session", params=sorted(FORMS))
