@@ -50,6 +50,7 @@ def test_every_state_has_its_event(state):
     event = event_of(record(state, reason=Reason.OOM, detail="1 GiB"), "tok_1")
     assert event.kind is EventKind(f"sandbox.{state}")
     assert event.data == {"state": state, "name": "box", "reason": "oom", "detail": "1 GiB"}
+    assert event_of(record(state, app="shop"), "tok_1").data["app"] == "shop"
 
 
 @pytest.mark.proves("C6")

@@ -1,6 +1,7 @@
 """Following the log of events: no gap, nothing twice, whatever happens meanwhile."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,27 @@ async def test_a_follower_that_fell_behind_what_is_remembered_reads_the_rest(sto
         await append(store, 30, start=61)
         await append(store, 2, team="tem_rare")
         assert len(await rare) == 2
+
+
+async def test_an_apps_events_are_found_page_by_page_each_once(store):
+    """The app's are rare and lie across the pages that are read; the last page is whole."""
+    apps = ["" if number % 7 else ("shop", "blog")[number % 2] for number in range(120)]
+    told = [replace(event("tem_a", n), data={"app": app}) for n, app in enumerate(apps)]
+    told.append(replace(event("tem_b", 999), data={"app": "shop"}))
+    await store.write(lambda tx: tx.events.append(told))
+    wanted, mine = Interest("tem_a", app="shop"), [n for n, app in enumerate(apps) if app == "shop"]
+    async with EventFeed(store, remembered=10, page=5) as feed:
+        for limit in (1, 2, 4, len(mine), 50):
+            found: list[Event] = []
+            while page := await feed.page(wanted, found[-1].seq if found else 0, limit):
+                found += page
+            assert [int(each.at) for each in found] == mine, limit
+        # From memory and from the store, and what comes only now.
+        following = asyncio.create_task(take(feed, wanted, 0, len(mine) + 1))
+        await append(store, 20, start=200)
+        late = replace(event("tem_a", 300), data={"app": "shop"})
+        await store.write(lambda tx: tx.events.append([late]))
+        assert [int(each.at) for each in await following] == [*mine, 300]
 
 
 async def test_following_ends_with_the_feed(store):

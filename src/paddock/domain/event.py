@@ -45,6 +45,8 @@ class EventKind(StrEnum):
     PRESSURE_CHANGED = "pressure.changed"
     OWNER_FORGOTTEN = "owner.forgotten"
     """Events of theirs that were told before are now without what was personal in them."""
+    APP_FORGOTTEN = "app.forgotten"
+    """The same of an app."""
 
 
 @dataclass(frozen=True, slots=True)

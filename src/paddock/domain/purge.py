@@ -1,10 +1,13 @@
-"""Forgetting an owner: what is to go, how far that has come, and what cannot go."""
+"""Forgetting an owner or an app: what is to go, how far that has come, and what cannot go."""
 
 import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+from paddock.domain.errors import InvalidRequest
+from paddock.domain.records import check_name, check_owner
 
 PURGE_PREFIX = "prg"
 
@@ -21,18 +24,40 @@ class PurgeState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Whose:
+    """An owner or an app: exactly one of them."""
+
+    owner: str = ""
+    app: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.owner) == bool(self.app):
+            raise InvalidRequest(
+                "a purge is of an owner or of an app"
+                + (", not of both" if self.owner else "; neither is given"),
+                remediation="say whose sandboxes shall go: `owner` or `app`",
+            )
+        if self.owner:
+            check_owner(self.owner)
+        else:
+            check_name(self.app)
+
+
+@dataclass(frozen=True, slots=True)
 class Purge:
-    """All that belongs to one owner, removed."""
+    """All that belongs to one owner or one app, removed."""
 
     id: str
     team_id: str
     actor: str
     digest: str
-    """Of the owner's name, with a key of this installation: it tells whether somebody was
-    forgotten to who knows the name, and the name to nobody."""
+    """Of the owner's or the app's name, with a key of this installation: it tells whether somebody
+    was forgotten to who knows the name, and the name to nobody."""
     created_at: float
     owner: str = ""
     """Empty when it is over: then the name, too, is forgotten."""
+    app: str = ""
+    """As the owner; one of them until it is over."""
     force: bool = False
     state: PurgeState = PurgeState.RUNNING
     subjects: tuple[str, ...] = ()
@@ -43,6 +68,12 @@ class Purge:
     """What is left, and why."""
     ended_at: float | None = None
 
+    @property
+    def whose(self) -> Whose:
+        return Whose(self.owner, self.app)
 
-def digest_of(key: str, team_id: str, owner: str) -> str:
-    return hmac.new(bytes.fromhex(key), f"{team_id}|{owner}".encode(), hashlib.sha256).hexdigest()
+
+def digest_of(key: str, team_id: str, whose: Whose) -> str:
+    # No owner's name holds a line break, so that no owner has the digest of an app.
+    name = whose.owner or f"app\n{whose.app}"
+    return hmac.new(bytes.fromhex(key), f"{team_id}|{name}".encode(), hashlib.sha256).hexdigest()

@@ -100,6 +100,8 @@ class SnapshotRecord:
     expires_at: float | None = None
     owner: str = ""
     """As its sandbox's: it goes back to nobody else."""
+    app: str = ""
+    """As its sandbox's, which it may outlive."""
 
 
 def check_owner(owner: str) -> str:
@@ -163,9 +165,14 @@ def moved(
     )
 
 
+def app_in(record: SandboxRecord | SnapshotRecord) -> dict[str, str]:
+    """What every event of it says, so that an app's events are found without its sandboxes."""
+    return {"app": record.app} if record.app else {}
+
+
 def event_of(sandbox: SandboxRecord, actor: str) -> Event:
     """The event that says in which state a sandbox is now, and why."""
-    data: dict[str, object] = {"state": sandbox.state, "name": sandbox.name}
+    data: dict[str, object] = {"state": sandbox.state, "name": sandbox.name, **app_in(sandbox)}
     if sandbox.reason is not None:
         data["reason"] = sandbox.reason
     if sandbox.detail:

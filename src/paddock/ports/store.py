@@ -161,8 +161,11 @@ class Audit(Protocol):
 
     def after(self, seq: int, limit: int, *, team_id: str = ANY_TEAM) -> Sequence[AuditEntry]: ...
 
-    def redact(self, team_id: str, subjects: Sequence[str]) -> tuple[int, int]:
-        """Take the details of all that was done to these out of the log; the chain still holds.
+    def redact(
+        self, team_id: str, subjects: Sequence[str], numbers: Sequence[int] = ()
+    ) -> tuple[int, int]:
+        """Take the details of all that was done to these, and those of the entries with these
+        numbers, out of the log; the chain still holds.
 
         How many it was, and how many are too old for it and stay.
         """

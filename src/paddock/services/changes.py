@@ -11,7 +11,7 @@ from paddock.domain.audit import AuditEntry
 from paddock.domain.errors import NotFound
 from paddock.domain.event import Event, EventKind
 from paddock.domain.ids import is_id
-from paddock.domain.records import SANDBOX_PREFIX, SandboxRecord, event_of
+from paddock.domain.records import SANDBOX_PREFIX, SandboxRecord, app_in, event_of
 from paddock.domain.team import Principal
 from paddock.ports.clock import Clock
 from paddock.ports.store import ANY_TEAM, Page, SandboxFilter, Store, Transaction
@@ -124,7 +124,7 @@ def _page(tx: Transaction, wanted: SandboxFilter, after: str) -> Sequence[Sandbo
 def _event(before: SandboxRecord, after: SandboxRecord, actor: str, now: float) -> Event:
     if after.state is not before.state:
         return event_of(after, actor)
-    data = {"state": after.state, "name": after.name}
+    data = {"state": after.state, "name": after.name, **app_in(after)}
     return Event(after.team_id, EventKind.SANDBOX_CHANGED, after.id, now, data, actor)
 
 

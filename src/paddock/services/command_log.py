@@ -9,7 +9,7 @@ from paddock.domain.audit import AuditEntry
 from paddock.domain.errors import PaddockError
 from paddock.domain.event import Event, EventKind
 from paddock.domain.ids import new_id
-from paddock.domain.records import SandboxRecord
+from paddock.domain.records import SandboxRecord, app_in
 from paddock.domain.team import Principal
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
@@ -47,7 +47,7 @@ class CommandLog:
             EventKind.COMMAND_STARTED,
             sandbox.id,
             now,
-            {"command": command_id, **detail},
+            {"command": command_id, **detail, **app_in(sandbox)},
             principal.actor,
         )
         await self._store.write(lambda tx: (tx.audit.append([entry]), tx.events.append([event])))
@@ -66,7 +66,7 @@ class CommandLog:
             EventKind.COMMAND_ENDED,
             sandbox.id,
             self._clock.wall(),
-            {"command": command_id, **how},
+            {"command": command_id, **how, **app_in(sandbox)},
             principal.actor,
         )
         task = asyncio.create_task(self._write(event, command_id), name=f"end of {command_id}")

@@ -18,6 +18,7 @@ _log = logging.getLogger(__name__)
 _REMEMBERED = 8192
 _PAGE = 500
 _POLL_S = 0.25
+_FORGETTING = (EventKind.OWNER_FORGOTTEN, EventKind.APP_FORGOTTEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +28,14 @@ class Interest:
     team_id: str = ANY_TEAM
     subject: str = ""
     kinds: frozenset[str] = frozenset()
+    app: str = ""
 
     def covers(self, event: Event) -> bool:
         return (
             self.team_id in (ANY_TEAM, event.team_id)
             and self.subject in ("", event.subject)
             and (not self.kinds or event.kind in self.kinds)
+            and self.app in ("", event.data.get("app"))
         )
 
 
@@ -100,6 +103,18 @@ class EventFeed:
         return page, reached if len(page) == self._page else max(reached, edge)
 
     async def page(self, interest: Interest, after: int, limit: int) -> Sequence[Event]:
+        """The next of interest; fewer than `limit` only when the log has no more of them."""
+        found: list[Event] = []
+        # The store does not look into what an event says: of an app are those that are left here.
+        size = max(limit, self._page) if interest.app else limit
+        while True:
+            read = await self._read(interest, after, size)
+            found += [event for event in read if interest.covers(event)]
+            if len(read) < size or len(found) >= limit:
+                return found[:limit]
+            after = read[-1].seq
+
+    async def _read(self, interest: Interest, after: int, limit: int) -> Sequence[Event]:
         return await self._store.read(
             lambda tx: tx.events.after(
                 after,
@@ -130,7 +145,7 @@ class EventFeed:
 
     def _remember(self, events: Sequence[Event]) -> None:
         for event in events:
-            if event.kind == EventKind.OWNER_FORGOTTEN:
+            if event.kind in _FORGETTING:
                 # What is remembered may hold what the store holds no more.
                 self._recent.clear()
                 self._complete_after = event.seq - 1

@@ -13,6 +13,7 @@ from paddock.domain.intake import (
     check_source,
     taken,
 )
+from paddock.domain.records import SandboxRecord, app_in
 from paddock.domain.team import Principal, Scope
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
@@ -68,7 +69,7 @@ class Intake:
             if tx.sandboxes.get(principal.team_id, sandbox.id) is None:
                 raise missing(name)
             states, new = _sorted_out(tx, sandbox.id, reports)
-            events = [_event(principal, sandbox.id, each, now) for each in new]
+            events = [_event(principal, sandbox, each, now) for each in new]
             numbers = iter(tx.events.append(events))
             for state in states:
                 tx.sources.put(replace(state, changed_at=now))
@@ -117,8 +118,9 @@ def _sorted_out(
     return list(states.values()), new
 
 
-def _event(principal: Principal, sandbox_id: str, report: Report, now: float) -> Event:
+def _event(principal: Principal, sandbox: SandboxRecord, report: Report, now: float) -> Event:
     data: dict[str, object] = {"source": report.source, "n": report.seq, "data": dict(report.data)}
+    data |= app_in(sandbox)
     if report.at is not None:
         data["at"] = report.at
-    return Event(principal.team_id, report.kind, sandbox_id, now, data, principal.actor)
+    return Event(principal.team_id, report.kind, sandbox.id, now, data, principal.actor)

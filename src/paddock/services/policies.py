@@ -19,7 +19,7 @@ from paddock.domain.command_policy import (
 )
 from paddock.domain.errors import ApprovalRequired, Forbidden, NotFound, PaddockError
 from paddock.domain.event import Event, EventKind
-from paddock.domain.records import SandboxRecord
+from paddock.domain.records import SandboxRecord, app_in
 from paddock.domain.team import Principal, Scope
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
@@ -247,7 +247,8 @@ class Policies:
         team, actor, kind = principal.team_id, principal.actor, EventKind.COMMAND_DENIED
 
         def write(tx: Transaction) -> None:
-            tx.events.append([Event(team, kind, sandbox.id, now, data, actor)])
+            told = {**data, **app_in(sandbox)}
+            tx.events.append([Event(team, kind, sandbox.id, now, told, actor)])
             tx.audit.append([AuditEntry(team, actor, kind, sandbox.id, now, data)])
 
         await self._store.write(write)

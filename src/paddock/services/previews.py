@@ -11,7 +11,7 @@ from paddock.domain import preview
 from paddock.domain.errors import NotFound, PaddockError, Unauthenticated
 from paddock.domain.event import Event, EventKind
 from paddock.domain.preview import PreviewLink
-from paddock.domain.records import SandboxRecord
+from paddock.domain.records import SandboxRecord, app_in
 from paddock.domain.sandbox import SandboxState
 from paddock.domain.team import Principal, Scope
 from paddock.guest_client.host import Port
@@ -129,7 +129,8 @@ class Previews:
         link = PreviewLink(sandbox.id, port, int(now + lasts_s), sandbox.link_generation)
         data = {"port": port, "expires_at": link.expires_at, "name": sandbox.name}
         kind = EventKind.PREVIEW_SHARED
-        event = Event(sandbox.team_id, kind, sandbox.id, now, data, principal.actor)
+        told = {**data, **app_in(sandbox)}
+        event = Event(sandbox.team_id, kind, sandbox.id, now, told, principal.actor)
         entry = self._changes.entry(principal, sandbox, "preview.share", {"port": port})
         await self._store.write(lambda tx: (tx.events.append([event]), tx.audit.append([entry])))
         return link, preview.sign(link, self._key)

@@ -1,32 +1,36 @@
-"""Forgetting an owner: sandboxes, snapshots, and what the logs say of them, at any pace."""
+"""Forgetting an owner or an app: what is theirs and what the logs say of them, at any pace."""
 
 import asyncio
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 
 from paddock.domain.audit import AuditEntry
-from paddock.domain.errors import Conflict, InvalidRequest, NotFound, PaddockError
+from paddock.domain.errors import Conflict, NotFound, PaddockError
 from paddock.domain.event import Event, EventKind
 from paddock.domain.ids import new_id
-from paddock.domain.purge import PURGE_PREFIX, Purge, PurgeState, digest_of
-from paddock.domain.records import SandboxRecord, SnapshotRecord, check_owner
+from paddock.domain.purge import PURGE_PREFIX, Purge, PurgeState, Whose, digest_of
+from paddock.domain.records import SandboxRecord, SnapshotRecord
 from paddock.domain.sandbox import SandboxState
+from paddock.domain.secret import Secret
 from paddock.domain.team import Principal, Scope
 from paddock.ports.clock import Clock
-from paddock.ports.store import Page, SandboxFilter, Store, Transaction
+from paddock.ports.store import Store, Transaction
+from paddock.services.belongings import Belongings, belongings
 from paddock.services.recall import Recall
 from paddock.services.sandboxes import Sandboxes
+from paddock.services.secrets import Secrets
 from paddock.services.snapshots import Snapshots
 from paddock.services.system import system
 
 _log = logging.getLogger(__name__)
 _PAGE = 500
 _PAUSE_S = 5.0
-_EVERY = frozenset(SandboxState)
 _KEY = "purge-key"
 _ALWAYS_KEPT = (
     "audit entries: who did what and when, by ids; details are taken out and the chain still holds"
@@ -43,45 +47,48 @@ class Purges:
         *,
         sandboxes: Sandboxes,
         snapshots: Snapshots,
+        secrets: Secrets,
         recall: Recall,
     ) -> None:
         self._store = store
         self._clock = clock
         self._sandboxes = sandboxes
         self._snapshots = snapshots
+        self._secrets = secrets
         self._recall = recall
         self._underway: dict[str, asyncio.Task[None]] = {}
 
-    async def plan(self, principal: Principal, owner: str) -> Purge:
+    async def plan(self, principal: Principal, whose: Whose) -> Purge:
         """What would go, and what stands against it. Nothing is changed."""
         principal.require(Scope.OWNERS_PURGE)
-        boxes, copies = await self._belongings(principal.team_id, _named(owner))
-        purge = await self._new(principal, owner, force=False)
+        found = await self._find(principal.team_id, whose)
+        purge = await self._new(principal, whose, force=False)
         return replace(
             purge,
             id="",
             state=PurgeState.PLANNED,
-            removed={"sandboxes": len(boxes), "snapshots": len(copies)},
-            kept=(*await self._held(boxes), _ALWAYS_KEPT),
+            removed=_counts(whose, found),
+            kept=(*await self._held(found.boxes), _ALWAYS_KEPT),
         )
 
-    async def begin(self, principal: Principal, owner: str, *, force: bool) -> Purge:
+    async def begin(self, principal: Principal, whose: Whose, *, force: bool) -> Purge:
         """Goes on by itself, also after a crash. Conflict, and nothing is removed, while work that
         is nowhere else would be lost."""
         principal.require(Scope.OWNERS_PURGE)
-        boxes, _ = await self._belongings(principal.team_id, _named(owner))
+        boxes = (await self._find(principal.team_id, whose)).boxes
         if not force and (held := await self._held(boxes)):
             raise Conflict(
                 f"{len(held)} of {len(boxes)} sandboxes hold work that is nowhere else: "
                 + "; ".join(held[:5]),
                 remediation="extract it first, or purge with force to lose it",
             )
-        purge = await self._new(principal, owner, force=force)
+        purge = await self._new(principal, whose, force=force)
+        action = "app.purge" if whose.app else "owner.purge"
 
         def write(tx: Transaction) -> None:
             _put(tx, purge)
             detail = {"digest": purge.digest, "forced": force}
-            tx.audit.append([_entry(purge, "owner.purge", self._clock.wall(), detail)])
+            tx.audit.append([_entry(purge, action, self._clock.wall(), detail)])
 
         await self._store.write(write)
         self._follow(purge)
@@ -137,27 +144,42 @@ class Purges:
 
     async def _pass(self, purge: Purge) -> tuple[Purge, bool]:
         """Remove all that there is now; whether something has to be waited for."""
-        boxes, copies = await self._belongings(purge.team_id, purge.owner)
-        found = (*(box.id for box in boxes), *(copy.id for copy in copies))
-        known = dict.fromkeys((*purge.subjects, *found))
+        found = await self._find(purge.team_id, purge.whose, most=_PAGE)
+        known = dict.fromkeys((*purge.subjects, *found.ids))
         purge = await self._put(replace(purge, subjects=tuple(known)))
-        purge, waits = await self._remove(purge, boxes, copies)
+        purge, waits = await self._remove(purge, found)
         if waits:
             return purge, True
-        cleared = [await self._clear(subject) for subject in purge.subjects]
-        return await self._finish(purge, boxes, sum(cleared)), False
+        for subject in purge.subjects:
+            await self._clear(subject)
+        return await self._finish(purge, found.boxes), False
 
-    async def _remove(
-        self, purge: Purge, boxes: Sequence[SandboxRecord], copies: Sequence[SnapshotRecord]
-    ) -> tuple[Purge, bool]:
-        who, kept, waits = system(purge.team_id, "purge"), [], False
-        count = {"sandboxes": 0, "snapshots": 0}
+    async def _remove(self, purge: Purge, found: Belongings) -> tuple[Purge, bool]:
+        who = system(purge.team_id, "purge")
+        count = {"snapshots": await self._remove_snapshots(who, found.copies)}
+        kept, waits, count["sandboxes"] = await self._remove_sandboxes(who, found.boxes, purge)
+        if purge.app and not kept:
+            # What stays still needs its configuration.
+            count["secrets"] = await self._remove_secrets(who, found.secrets, purge.app)
+        purge = replace(purge, removed=_sum(purge.removed, count))
+        if kept:
+            blocked = replace(purge, state=PurgeState.BLOCKED, kept=tuple(kept))
+            return await self._put(replace(blocked, ended_at=self._clock.wall())), False
+        return await self._put(purge), waits
+
+    async def _remove_snapshots(self, who: Principal, copies: Sequence[SnapshotRecord]) -> int:
+        count = 0
         for copy in copies:
-            try:
+            with suppress(NotFound):  # an earlier pass, or its retention
                 await self._snapshots.delete(who, copy.id)
-            except NotFound:
-                continue  # an earlier pass, or its retention
-            count["snapshots"] += 1
+                count += 1
+        return count
+
+    async def _remove_sandboxes(
+        self, who: Principal, boxes: Sequence[SandboxRecord], purge: Purge
+    ) -> tuple[Sequence[str], bool, int]:
+        """What could not be, whether some are still on their way, and how many were."""
+        kept, waits, count = [], False, 0
         for box in boxes:
             if box.state is SandboxState.DELETED:
                 continue
@@ -166,41 +188,64 @@ class Purges:
             except Conflict as error:
                 kept.append(f"sandbox {box.id}: {error.message}")
                 continue
-            count["sandboxes"] += 1
+            count += 1
             waits = waits or left.state is not SandboxState.DELETED
-        purge = replace(purge, removed=_sum(purge.removed, count))
-        if kept:
-            blocked = replace(purge, state=PurgeState.BLOCKED, kept=tuple(kept))
-            return await self._put(replace(blocked, ended_at=self._clock.wall())), False
-        return await self._put(purge), waits
+        return kept, waits, count
 
-    async def _clear(self, subject: str) -> int:
+    async def _remove_secrets(self, who: Principal, found: Sequence[Secret], app: str) -> int:
+        count = 0
+        for secret in found:
+            with suppress(NotFound):
+                await self._secrets.delete(who, secret.name, app)
+                count += 1
+        return count
+
+    async def _clear(self, subject: str) -> None:
         """Take what is personal out of its events, a little at a time."""
-        after, count = 0, 0
+        after = 0
         while last := await self._store.write(
             lambda tx, after=after: tx.events.forget(subject, after, _PAGE)  # type: ignore[misc]
         ):
-            after, count = last, count + 1
-        return count
+            after = last
 
-    async def _finish(self, purge: Purge, boxes: Sequence[SandboxRecord], events: int) -> Purge:
+    async def _clear_app(self, team_id: str, app: str) -> Sequence[int]:
+        """Take an app out of all events that name it; the audit entries that do.
+
+        Secrets of several apps have the same names: what was done to this one's is known only by
+        what is told of it.
+        """
+        after = 0
+        while events := await self._store.read(partial(_events, team_id=team_id, after=after)):
+            if any(event.data.get("app") == app for event in events):
+                await self._store.write(partial(_forget, team_id=team_id, after=after, app=app))
+            after = events[-1].seq
+        after, numbers = 0, []
+        while entries := await self._store.read(partial(_entries, team_id=team_id, after=after)):
+            numbers += [entry.seq for entry in entries if entry.detail.get("app") == app]
+            after = entries[-1].seq
+        return numbers
+
+    async def _finish(self, purge: Purge, boxes: Sequence[SandboxRecord]) -> Purge:
         """The records last, all at once: as long as they are there, the rest is found by them."""
         if purge.state is not PurgeState.RUNNING:
             return purge
         now = self._clock.wall()
+        numbers = await self._clear_app(purge.team_id, purge.app) if purge.app else ()
 
         def write(tx: Transaction) -> Purge:
-            redacted, fixed = tx.audit.redact(purge.team_id, purge.subjects)
+            redacted, fixed = tx.audit.redact(purge.team_id, purge.subjects, numbers)
             for box in boxes:
                 tx.sandboxes.forget(box.id)
             for subject in purge.subjects:
                 tx.keys.release(purge.team_id, subject)
-            if _left(tx, purge):
+            # More than a page, or something that was made meanwhile.
+            if belongings(tx, purge.team_id, purge.whose, most=1):
                 return replace(purge, removed=_sum(purge.removed, {"audit details": redacted}))
             old = (f"audit entries: {fixed} are from before details could be taken out",)
             done = replace(
                 purge,
                 owner="",
+                app="",
                 subjects=(),
                 state=PurgeState.DONE,
                 removed=_sum(purge.removed, {"audit details": redacted}),
@@ -208,7 +253,8 @@ class Purges:
                 ended_at=now,
             )
             _put(tx, done)
-            kind, data = EventKind.OWNER_FORGOTTEN, dict(done.removed)
+            kind = EventKind.APP_FORGOTTEN if purge.app else EventKind.OWNER_FORGOTTEN
+            data = dict(done.removed)
             tx.events.append([Event(purge.team_id, kind, purge.id, now, data, purge.actor)])
             tx.audit.append([_entry(done, kind, now, {"digest": done.digest, **data})])
             return done
@@ -218,31 +264,23 @@ class Purges:
             self._recall.forget(box.id)
         return done
 
-    async def _belongings(
-        self, team_id: str, owner: str
-    ) -> tuple[Sequence[SandboxRecord], Sequence[SnapshotRecord]]:
-        def look(tx: Transaction) -> tuple[Sequence[SandboxRecord], Sequence[SnapshotRecord]]:
-            wanted = SandboxFilter(states=_EVERY, owner=owner)
-            page = Page(_PAGE)
-            return tx.sandboxes.list(team_id, wanted, page), tx.snapshots.owned(
-                team_id, owner, page
-            )
-
-        return await self._store.read(look)
+    async def _find(self, team_id: str, whose: Whose, *, most: int | None = None) -> Belongings:
+        return await self._store.read(lambda tx: belongings(tx, team_id, whose, most=most))
 
     async def _held(self, boxes: Sequence[SandboxRecord]) -> Sequence[str]:
         losses = [(box, await self._sandboxes.losses(box)) for box in boxes if not box.is_gone]
         return [f"sandbox {box.name}: {loss}" for box, loss in losses if loss]
 
-    async def _new(self, principal: Principal, owner: str, *, force: bool) -> Purge:
+    async def _new(self, principal: Principal, whose: Whose, *, force: bool) -> Purge:
         key = await self._store.write(lambda tx: tx.values.add(_KEY, secrets.token_hex(32)))
         return Purge(
             id=new_id(PURGE_PREFIX),
             team_id=principal.team_id,
             actor=principal.actor,
-            digest=digest_of(str(key), principal.team_id, owner),
+            digest=digest_of(str(key), principal.team_id, whose),
             created_at=self._clock.wall(),
-            owner=owner,
+            owner=whose.owner,
+            app=whose.app,
             force=force,
         )
 
@@ -251,17 +289,24 @@ class Purges:
         return purge
 
 
-def _named(owner: str) -> str:
-    if not owner:
-        raise InvalidRequest("a purge needs an owner", remediation="say whom to forget")
-    return check_owner(owner)
+def _counts(whose: Whose, found: Belongings) -> dict[str, int]:
+    count = {"sandboxes": len(found.boxes), "snapshots": len(found.copies)}
+    return count | ({"secrets": len(found.secrets)} if whose.app else {})
 
 
-def _left(tx: Transaction, purge: Purge) -> bool:
-    """More than a page, or something that was made meanwhile."""
-    wanted = SandboxFilter(states=_EVERY, owner=purge.owner)
-    boxes = tx.sandboxes.list(purge.team_id, wanted, Page(1))
-    return bool(boxes or tx.snapshots.owned(purge.team_id, purge.owner, Page(1)))
+def _events(tx: Transaction, team_id: str, after: int) -> Sequence[Event]:
+    return tx.events.after(after, _PAGE, team_id=team_id)
+
+
+def _entries(tx: Transaction, team_id: str, after: int) -> Sequence[AuditEntry]:
+    return tx.audit.after(after, _PAGE, team_id=team_id)
+
+
+def _forget(tx: Transaction, team_id: str, after: int, app: str) -> None:
+    # Read again: instead of an event that is not kept any more, the next one would be forgotten.
+    for event in _events(tx, team_id, after):
+        if event.data.get("app") == app:
+            tx.events.forget(event.subject, event.seq - 1, 1)
 
 
 def _name(principal: Principal, purge_id: str) -> str:

@@ -15,6 +15,7 @@ from paddock.domain.records import (
     SNAPSHOT_PREFIX,
     SandboxRecord,
     SnapshotRecord,
+    app_in,
     check_name,
     check_same_owner,
     moved,
@@ -97,23 +98,7 @@ class Snapshots:
         self, principal: Principal, sandbox: SandboxRecord, wish: Capture
     ) -> SnapshotRecord:
         now = self._clock.wall()
-        record = SnapshotRecord(
-            id=new_id(SNAPSHOT_PREFIX),
-            team_id=sandbox.team_id,
-            name=check_name(wish.name) if wish.name else names.invent(),
-            provider=sandbox.provider,
-            created_at=now,
-            sandbox_id=sandbox.id,
-            template=sandbox.template,
-            resources=sandbox.resources,
-            labels=sandbox.labels,
-            env=sandbox.env,
-            ports=sandbox.ports,
-            command_policy=sandbox.command_policy,
-            automatic=wish.automatic,
-            expires_at=None if wish.keep_s is None else now + wish.keep_s,
-            owner=sandbox.owner,
-        )
+        record = _begun(sandbox, wish, now)
 
         def enter(tx: Transaction) -> SnapshotRecord:
             if wish.key:
@@ -294,7 +279,8 @@ class Snapshots:
         data: dict[str, object],
     ) -> None:
         now, actor = self._clock.wall(), principal.actor
-        tx.events.append([Event(snapshot.team_id, kind, snapshot.id, now, data, actor)])
+        told = {**data, **app_in(snapshot)}
+        tx.events.append([Event(snapshot.team_id, kind, snapshot.id, now, told, actor)])
         tx.audit.append([AuditEntry(snapshot.team_id, actor, kind, snapshot.id, now, data)])
 
 
@@ -319,6 +305,28 @@ def _page(tx: Transaction, after: str) -> Sequence[SnapshotRecord]:
 def _undo(tx: Transaction, record: SnapshotRecord) -> None:
     tx.snapshots.remove(record.id)
     tx.keys.release(record.team_id, record.id)
+
+
+def _begun(sandbox: SandboxRecord, wish: Capture, now: float) -> SnapshotRecord:
+    """What is written down before it is taken."""
+    return SnapshotRecord(
+        id=new_id(SNAPSHOT_PREFIX),
+        team_id=sandbox.team_id,
+        name=check_name(wish.name) if wish.name else names.invent(),
+        provider=sandbox.provider,
+        created_at=now,
+        sandbox_id=sandbox.id,
+        template=sandbox.template,
+        resources=sandbox.resources,
+        labels=sandbox.labels,
+        env=sandbox.env,
+        ports=sandbox.ports,
+        command_policy=sandbox.command_policy,
+        automatic=wish.automatic,
+        expires_at=None if wish.keep_s is None else now + wish.keep_s,
+        owner=sandbox.owner,
+        app=sandbox.app,
+    )
 
 
 def _missing(name: str) -> NotFound:

@@ -322,6 +322,7 @@ class _Parts:
             self.clock,
             sandboxes=self.sandboxes,
             snapshots=self.snapshots,
+            secrets=self.secrets,
             recall=self.recall,
         )
 

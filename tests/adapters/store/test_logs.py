@@ -205,6 +205,10 @@ async def test_details_are_taken_out_of_the_chain_and_it_holds(store):
     assert [one.detail for one in chain[:2]] == [{}, {"name": "erikas-1"}]
     forged = [dataclasses.replace(chain[0], detail={"name": "guessed"}), *chain[1:]]
     assert first_break(forged) == Break(1, "its content was changed")
+    assert await store.write(lambda tx: tx.audit.redact("tem_1", [], [1, 2, 7])) == (1, 0)
+    chain = await store.read(lambda tx: tx.audit.after(0, 100))
+    assert first_break(chain) is None
+    assert [one.seq for one in chain if not one.is_redacted] == [4, 6, 7]
 
 
 async def test_entries_from_before_there_were_seals_hold_and_stay(store):

@@ -52,6 +52,48 @@ async def test_a_follower_hears_what_was_and_what_comes_and_resumes_without_a_ga
     assert len({line["seq"] for line in heard}) == 6
 
 
+@pytest.mark.proves("U10")
+async def test_an_apps_events_are_those_of_its_sandboxes_and_secrets(plane):
+    box, other = [
+        (await plane.admin.post("/v1/sandboxes", {"template": "plain", "app": app})).body
+        for app in ("told", "untold")
+    ]
+    for each in (box, other):
+        path = f"/v1/sandboxes/{each['id']}"
+        await plane.admin.post(f"{path}/exec", {"cmd": ["true"]})
+        forged = {"app": "told"}
+        step = {"source": "a", "seq": 1, "kind": "custom.step", "data": forged}
+        assert (await plane.admin.post(f"{path}/events", [step])).status == 200
+        await plane.admin.call("PUT", f"/v1/secrets/KEY?app={each['app']}", {"value": "x"})
+        await plane.admin.call("PATCH", path, {"labels": {"a": "b"}})
+        await plane.admin.delete(path)
+    found, cursor = [], ""
+    while cursor is not None:
+        page = await plane.admin.get(f"/v1/events?app=told&limit=3&cursor={cursor}")
+        found, cursor = found + page["items"], page["next_cursor"]
+    kinds = [each["kind"] for each in found]
+    assert sorted(set(kinds)) == sorted(
+        {"sandbox.creating", "sandbox.running", "sandbox.changed", "custom.step", "secret.set"}
+        | {"sandbox.deleting", "sandbox.deleted", "command.started", "command.ended"}
+    )
+    assert all(each["data"]["app"] == "told" for each in found)
+    everything = (await plane.admin.get("/v1/events?limit=500"))["items"]
+    assert [e["seq"] for e in found] == [
+        e["seq"] for e in everything if e["data"].get("app") == "told"
+    ]
+    assert {e["seq"] for e in everything if e["subject"] == box["id"]} <= {e["seq"] for e in found}
+    heard = []
+    async with asyncio.timeout(10):
+        path = f"/v1/events/stream?format=ndjson&app=told&after={found[2]['seq']}"
+        async for line in plane.admin.lines("GET", path):
+            heard.append(line["seq"])
+            if line["seq"] == found[-1]["seq"]:
+                break
+    assert heard == [each["seq"] for each in found[3:]]
+    stranger = await plane.team("listeners")
+    assert (await stranger.get("/v1/events?app=told"))["items"] == []
+
+
 async def test_server_sent_events_carry_their_number_as_id(plane, box):
     headers = {"authorization": f"Bearer {plane.admin.token}", "Last-Event-ID": "0"}
     async with plane.session.get(f"{plane.url}/v1/events/stream", headers=headers) as answer:

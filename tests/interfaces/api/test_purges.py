@@ -1,4 +1,4 @@
-"""Forgetting an owner: everything of theirs goes, the chain of the audit log holds."""
+"""Forgetting an owner or an app: everything of theirs goes, the chain of the audit log holds."""
 
 import asyncio
 import json
@@ -6,12 +6,14 @@ import json
 import pytest
 
 from paddock.domain.audit import first_break
+from paddock.domain.purge import Whose
 from paddock.ports.store import ANY_TEAM
 from paddock.testing.simulated import SimulatedProvider
 from tests.control_plane import disposable, running
 
 pytestmark = pytest.mark.proves("U12")
 OWNER = "erika@mustermann.example"
+APP = "erikas-shop"
 
 
 @pytest.fixture(scope="module")
@@ -26,10 +28,10 @@ async def create(plane, **wish):
     return made.body
 
 
-async def ended(plane, purge):
+async def ended(plane, purge, who=None):
     async with asyncio.timeout(30):
         while True:
-            found = await plane.admin.get(f"/v1/purges/{purge['id']}")
+            found = await (who or plane.admin).get(f"/v1/purges/{purge['id']}")
             if found["state"] != "running":
                 return found
             await asyncio.sleep(0.05)
@@ -164,17 +166,111 @@ async def test_only_admins_purge_and_only_in_their_team(plane):
     done = await stranger.post("/v1/purge", {"owner": "shared-name"})
     assert done.status == 202
     assert (await plane.admin.get(f"/v1/sandboxes/{box['id']}"))["state"] == "running"
-    for wrong in ({}, {"owner": ""}, {"owner": "a\nb"}, {"owner": "x" * 201}):
+    both = {"owner": "a", "app": "b"}
+    for wrong in ({}, {"owner": ""}, {"owner": "a\nb"}, {"owner": "x" * 201}, {"app": "A b"}, both):
         assert (await plane.admin.post("/v1/purge", wrong)).status == 400
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3, 4, 5, 6, 8])
-async def test_a_purge_that_was_cut_off_goes_on_after_the_next_start(tmp_path, steps):
+async def test_nothing_of_an_app_is_left_and_nothing_of_others_is_touched():
+    async with disposable(provider=SimulatedProvider) as plane:
+        admin = plane.admin
+        box = await create(plane, name="in-erikas-shop", app=APP, env={"E": "erikas"})
+        gone = await create(plane, app=APP)
+        copies = [
+            await admin.post(f"/v1/sandboxes/{each['id']}/snapshots", {"name": f"erikas-{n}"})
+            for n, each in enumerate((box, gone))
+        ]
+        await admin.delete(f"/v1/sandboxes/{gone['id']}")
+        # Its record is gone as after the time that deleted ones are kept; its snapshot is not.
+        await plane.services.store.write(lambda tx: tx.sandboxes.forget(gone["id"]))
+        event = {"source": "a", "seq": 1, "kind": "custom.step", "data": {"who": "erikas words"}}
+        await admin.post(f"/v1/sandboxes/{box['id']}/events", [event])
+        for app in (APP, "other-shop", ""):
+            put = await admin.call("PUT", f"/v1/secrets/SHARED?app={app}", {"value": f"for {app}"})
+            assert put.status == 200, put.body
+        await admin.call("PUT", f"/v1/secrets/ERIKAS_OLD?app={APP}", {"value": "x"})
+        await admin.delete(f"/v1/secrets/ERIKAS_OLD?app={APP}")
+        other = await create(plane, name="other", app="other-shop", owner=APP)
+        told = (await admin.get(f"/v1/events?app={APP}&kind=snapshot.created"))["items"]
+        assert [e["subject"] for e in told] == [copy["id"] for copy in copies]
+
+        plan = await admin.post("/v1/purge", {"app": APP, "dry_run": True})
+        assert (plan.status, plan["state"], plan["app"]) == (200, "planned", APP)
+        assert plan["removed"] == {"sandboxes": 1, "snapshots": 2, "secrets": 1}
+        named_alike = await admin.post("/v1/purge", {"owner": APP, "dry_run": True})
+        assert named_alike["digest"] != plan["digest"]
+        assert (await admin.get(f"/v1/sandboxes/{box['id']}"))["state"] == "running"
+
+        begun = await admin.post("/v1/purge", {"app": APP})
+        assert begun.status == 202
+        done = await ended(plane, begun)
+        assert (done["state"], done["app"], done["digest"]) == ("done", None, plan["digest"])
+        assert {**done["removed"], **plan["removed"]} == done["removed"]
+
+        kept = await admin.get(f"/v1/sandboxes/{other['id']}")
+        assert (kept["state"], kept["app"]) == ("running", "other-shop")
+        for path in (f"/v1/sandboxes/{box['id']}", *(f"/v1/snapshots/{c['id']}" for c in copies)):
+            assert (await admin.get(path)).status == 404
+        assert (await admin.get(f"/v1/secrets/SHARED?app={APP}")).status == 404
+        for app in ("other-shop", ""):
+            assert (await admin.get(f"/v1/secrets/SHARED?app={app}")).status == 200
+        told = await admin.get("/v1/events?subject=SHARED")
+        assert [e["data"].get("app") for e in told["items"]] == [None, "other-shop", "", None]
+        chain = await plane.services.store.read(lambda tx: tx.audit.after(0, 10_000))
+        assert first_break(chain) is None
+        about = [entry for entry in chain if entry.subject == "SHARED"]
+        assert [entry.is_redacted for entry in about] == [True, False, False, True]
+        acts = [entry.action for entry in chain]
+        assert (acts.count("app.purge"), acts[-1]) == (1, "app.forgotten")
+        await admin.delete(f"/v1/sandboxes/{other['id']}")
+        await ended(plane, await admin.post("/v1/purge", {"owner": APP}))
+        left = (await everything(plane)).lower().replace("erikas_old", "")
+        assert "erika" not in left
+
+
+@pytest.mark.proves("L6")
+async def test_work_that_is_nowhere_else_holds_an_app_back_with_its_secrets(plane):
+    box = await create(plane, app="busy")
+    await plane.admin.call("PUT", "/v1/secrets/KEY?app=busy", {"value": "x"})
+
+    async def hold(sandbox):
+        return "3 files" if sandbox.id == box["id"] else ""
+
+    plane.services.sandboxes.holds.append(hold)
+    try:
+        refused = await plane.admin.post("/v1/purge", {"app": "busy"})
+        assert (refused.status, refused.error["code"]) == (409, "conflict")
+        assert (await plane.admin.get("/v1/secrets/KEY?app=busy")).status == 200
+        forced = await plane.admin.post("/v1/purge", {"app": "busy", "force": True})
+        assert (await ended(plane, forced))["state"] == "done"
+    finally:
+        plane.services.sandboxes.holds.remove(hold)
+    assert (await plane.admin.get("/v1/secrets/KEY?app=busy")).status == 404
+
+
+async def test_an_app_of_that_name_in_another_team_is_another_app(plane):
+    box = await create(plane, app="namesake")
+    await plane.admin.call("PUT", "/v1/secrets/KEY?app=namesake", {"value": "x"})
+    stranger = await plane.team("namesakes")
+    done = await ended(plane, await stranger.post("/v1/purge", {"app": "namesake"}), stranger)
+    assert done["removed"]["sandboxes"] == done["removed"]["secrets"] == 0
+    assert (await plane.admin.get(f"/v1/sandboxes/{box['id']}"))["state"] == "running"
+    assert (await plane.admin.get("/v1/secrets/KEY?app=namesake")).status == 200
+
+
+CUT_OFF = [({"owner": OWNER}, n) for n in (1, 2, 3, 4, 5, 6, 8)]
+CUT_OFF += [({"app": APP}, n) for n in (1, 3, 5, 7, 8, 9, 11, 14, 18, 19)]
+
+
+@pytest.mark.parametrize(("whose", "steps"), CUT_OFF)
+async def test_a_purge_that_was_cut_off_goes_on_after_the_next_start(tmp_path, whose, steps):
     """Cut off after so many writes, as a crash would."""
     async with running(tmp_path, SimulatedProvider) as plane:
         for n in range(2):
-            box = await create(plane, name=f"erikas-{n}", owner=OWNER)
+            box = await create(plane, name=f"erikas-{n}", **whose)
             await plane.admin.post(f"/v1/sandboxes/{box['id']}/snapshots", {"name": f"erikas-{n}"})
+            if app := whose.get("app"):
+                await plane.admin.call("PUT", f"/v1/secrets/KEY_{n}?app={app}", {"value": "x"})
         store, purges = plane.services.store, plane.services.purges
         written = store.write
 
@@ -187,7 +283,8 @@ async def test_a_purge_that_was_cut_off_goes_on_after_the_next_start(tmp_path, s
 
         begun = await plane.admin.post("/v1/purge", {"owner": "nobody-yet"})
         await ended(plane, begun)
-        purge = await purges._new(plane.services.anyone or await _admin(plane), OWNER, force=False)
+        who = plane.services.anyone or await _admin(plane)
+        purge = await purges._new(who, Whose(**whose), force=False)
         await purges._put(purge)
         store.write = breaking
         task = asyncio.create_task(purges._carry_out(purge))

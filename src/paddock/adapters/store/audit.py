@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, func, insert, or_, select, update
 
 from paddock.adapters.store.columns import encode
 from paddock.adapters.store.records import restored
@@ -48,8 +48,11 @@ class SqlAudit:
             query = query.where(table.c.team_id == team_id)
         return [from_row(row) for row in self._connection.execute(query).mappings()]
 
-    def redact(self, team_id: str, subjects: Sequence[str]) -> tuple[int, int]:
-        about = (table.c.team_id == team_id, table.c.subject.in_(subjects))
+    def redact(
+        self, team_id: str, subjects: Sequence[str], numbers: Sequence[int] = ()
+    ) -> tuple[int, int]:
+        these = or_(table.c.subject.in_(subjects), table.c.seq.in_(numbers))
+        about = (table.c.team_id == team_id, these)
         still = (*about, table.c.salt != "")
         done = self._connection.execute(update(table).where(*still).values(detail={}, salt=""))
         fixed = select(func.count()).where(*about, table.c.seal == "")

@@ -12,20 +12,27 @@ from paddock.interfaces.client.server import Pauses, Server
 
 
 async def list_events(
-    server: Server, subject: str = "", kinds: Sequence[str] = ()
+    server: Server, subject: str = "", kinds: Sequence[str] = (), *, app: str = ""
 ) -> AsyncIterator[Event]:
     """What happened so far, oldest first."""
-    async for item in server.pages("/v1/events", {"subject": subject, "kind": list(kinds)}):
+    query = {"subject": subject, "kind": list(kinds), "app": app}
+    async for item in server.pages("/v1/events", query):
         yield read(Event, item)
 
 
 async def follow_events(
-    server: Server, subject: str = "", kinds: Sequence[str] = (), *, after: int | None = None
+    server: Server,
+    subject: str = "",
+    kinds: Sequence[str] = (),
+    *,
+    app: str = "",
+    after: int | None = None,
 ) -> AsyncIterator[Event]:
     """What happens from now on, or after an event; across restarts of the server, each once."""
     pauses, last = Pauses(), after
     while True:
-        query: dict[str, Any] = {"subject": subject, "kind": list(kinds), "after": last}
+        query: dict[str, Any] = {"subject": subject, "kind": list(kinds), "app": app}
+        query["after"] = last
         source = messages(server, streaming("GET", "/v1/events/stream", query=query))
         failure = Unavailable(f"{server.url} ended the stream of events")
         try:

@@ -234,6 +234,24 @@ def test_events_and_audit_say_what_happened(cli, box):
     following.communicate(timeout=20)
 
 
+@pytest.mark.proves("U12")
+def test_an_app_is_told_of_and_purged(cli):
+    box = cli.text("create", "--template", "plain", "--app", "cli-shop").strip()
+    cli.text("config", "set", "--app", "cli-shop", "COLOUR=red")
+    told = cli.text("events", "--app", "cli-shop")
+    assert "sandbox.running" in told
+    assert "secret.set" in told
+    assert cli.text("events", "--app", "cli-nobody") == ""
+    for wrong in ((), ("somebody", "--app", "cli-shop")):
+        refused = cli("purge", *wrong)
+        assert (refused.returncode, b"--app" in refused.stderr) == (2, True)
+    assert "would go  1 sandboxes" in cli.text("purge", "--app", "cli-shop", "--dry-run")
+    done = cli.text("purge", "--app", "cli-shop")
+    assert "removed   1 secrets" in done
+    assert cli("inspect", box).returncode == 1
+    assert cli.answer("config", "list", "--app", "cli-shop") == {"config": []}
+
+
 def test_no_server_is_said_with_what_to_do(cli):
     done = Cli("http://127.0.0.1:9", "x")("ls")
     assert done.returncode == 1

@@ -64,15 +64,25 @@ class AuditShape(Shape):
 
 Subject = Annotated[str, Query(max_length=64, description="the id of what it happened to")]
 Kinds = Annotated[list[Kind] | None, Query()]
+App = Annotated[
+    str,
+    Query(max_length=63, description="of this app: its sandboxes, their snapshots, its secrets"),
+]
 
 
 @router.get("/events")
 async def list_events(
-    given: Given, who: Who, page: Paging, *, subject: Subject = "", kind: Kinds = None
+    given: Given,
+    who: Who,
+    page: Paging,
+    *,
+    subject: Subject = "",
+    kind: Kinds = None,
+    app: App = "",
 ) -> ListOf[EventShape]:
     """The team's events, oldest first."""
     who.require(Scope.EVENTS_READ)
-    interest = Interest(who.team_id, subject, frozenset(kind or ()))
+    interest = Interest(who.team_id, subject, frozenset(kind or ()), app)
     found = await given.events.page(interest, _place(page.after), page.limit)
     return paged(found, page.limit - 1, _show, lambda event: event.seq)
 
@@ -91,6 +101,7 @@ async def follow(
     *,
     subject: Subject = "",
     kind: Kinds = None,
+    app: App = "",
     after: Annotated[
         int | None, Query(ge=0, description="from this event on; from now unless said")
     ] = None,
@@ -102,7 +113,7 @@ async def follow(
     place = _place(last_event_id) if last_event_id else after
     if place is None:
         place = await given.events.last_seq()
-    interest = Interest(who.team_id, subject, frozenset(kind or ()))
+    interest = Interest(who.team_id, subject, frozenset(kind or ()), app)
     body = streams.of_events(given.events.follow(interest, place), form)
     staying = given.access.stays.stay(who)
     return streams.response(body, form, request_id=request_id(request), staying=staying)

@@ -1,4 +1,4 @@
-"""`/v1/purge`: all that belongs to an owner, removed and forgotten."""
+"""`/v1/purge`: all that belongs to an owner or an app, removed and forgotten."""
 
 from datetime import datetime
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Response
 from pydantic import Field
 
-from paddock.domain.purge import Purge, PurgeState
+from paddock.domain.purge import Purge, PurgeState, Whose
 from paddock.interfaces.api.context import Given, Paging, Who
 from paddock.interfaces.api.schemas.common import ListOf, Shape, Text, at, moment, page_of
 
@@ -14,9 +14,10 @@ router = APIRouter(prefix="/v1", tags=["owners"])
 
 
 class PurgeWish(Shape):
-    """Whom to forget."""
+    """Whom to forget: an owner or an app."""
 
-    owner: Annotated[Text, Field(min_length=1, max_length=200, examples=["user-17"])]
+    owner: Annotated[Text, Field(max_length=200, examples=["user-17"])] = ""
+    app: Annotated[Text, Field(max_length=63, description="instead of an owner")] = ""
     dry_run: bool = Field(False, description="only say what would go")
     force: bool = Field(False, description="also work that is nowhere else")
 
@@ -27,6 +28,7 @@ class PurgeShape(Shape):
     id: str | None
     state: PurgeState
     owner: str | None = Field(description="null when it is over: the name is forgotten, too")
+    app: str | None = Field(description="likewise")
     digest: str = Field(description="of the name, with a key of this installation")
     actor: str
     forced: bool
@@ -38,11 +40,13 @@ class PurgeShape(Shape):
 
 @router.post("/purge", responses={202: {"model": PurgeShape}})
 async def purge(given: Given, who: Who, response: Response, wanted: PurgeWish) -> PurgeShape:
-    """Remove an owner's sandboxes and snapshots and what the logs say of them: 202, and it goes on
-    by itself. 409, and nothing is removed, while work that is nowhere else would be lost."""
+    """Remove an owner's or an app's sandboxes and snapshots, an app's secrets and configuration,
+    and what the logs say of them: 202, and it goes on by itself. 409, and nothing is removed, while
+    work that is nowhere else would be lost."""
+    whose = Whose(wanted.owner, wanted.app)
     if wanted.dry_run:
-        return _show(await given.purges.plan(who, wanted.owner))
-    begun = await given.purges.begin(who, wanted.owner, force=wanted.force)
+        return _show(await given.purges.plan(who, whose))
+    begun = await given.purges.begin(who, whose, force=wanted.force)
     response.status_code = 202
     return _show(begun)
 
@@ -65,6 +69,7 @@ def _show(purge: Purge) -> PurgeShape:
         id=purge.id or None,
         state=purge.state,
         owner=purge.owner or None,
+        app=purge.app or None,
         digest=purge.digest,
         actor=purge.actor,
         forced=purge.force,

@@ -23,16 +23,19 @@ from paddock.interfaces.client.server import Call
 @click.argument("name", metavar="[SANDBOX]", required=False, default="", type=SandboxName())
 @click.option("-f", "--follow", is_flag=True, help="Go on with what happens.")
 @click.option("--kind", "kinds", multiple=True, help="Only these, such as sandbox.stopped.")
+@click.option("--app", default="", metavar="NAME", help="Only of this app.")
 @output_options
 @pass_invocation
-def events(invocation: Invocation, name: str, follow: bool, kinds: Sequence[str]) -> None:
+def events(
+    invocation: Invocation, name: str, follow: bool, *, kinds: Sequence[str], app: str
+) -> None:
     """Say what happened, oldest first. As JSON it is one event a line."""
 
     async def work() -> None:
         writer = Writer(STDOUT)
         async with connected() as server:
             subject = (await AsyncSandbox.connect(name, server=server)).id if name else ""
-            async for event in _events(server, subject, kinds, follow=follow):
+            async for event in _events(server, subject, kinds, app=app, follow=follow):
                 line = json.dumps(plain(event)) if invocation.json else _line(event)
                 await writer.write(f"{line}\n".encode())
 
@@ -40,14 +43,14 @@ def events(invocation: Invocation, name: str, follow: bool, kinds: Sequence[str]
 
 
 async def _events(
-    server: Server, subject: str, kinds: Sequence[str], *, follow: bool
+    server: Server, subject: str, kinds: Sequence[str], *, app: str, follow: bool
 ) -> AsyncIterator[Event]:
     last = 0
-    async for event in list_events(server, subject, kinds):
+    async for event in list_events(server, subject, kinds, app=app):
         last = event.seq
         yield event
     if follow:
-        async for event in follow_events(server, subject, kinds, after=last):
+        async for event in follow_events(server, subject, kinds, app=app, after=last):
             yield event
 
 

@@ -1,4 +1,4 @@
-"""`paddock purge`: an owner, removed and forgotten."""
+"""`paddock purge`: an owner or an app, removed and forgotten."""
 
 import asyncio
 from typing import Any
@@ -15,18 +15,22 @@ _LOOK_EVERY_S = 0.5
 
 
 @click.command()
-@click.argument("owner")
+@click.argument("owner", required=False, default="")
+@click.option("--app", default="", metavar="NAME", help="All of this app, instead of an owner.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @click.option("-f", "--force", is_flag=True, help="Also work that is nowhere else.")
 @output_options
 @pass_invocation
-def purge(invocation: Invocation, /, owner: str, *, dry_run: bool, force: bool) -> int:
-    """Remove all that belongs to an owner, and forget them.
+def purge(invocation: Invocation, /, owner: str, *, app: str, dry_run: bool, force: bool) -> int:
+    """Remove all that belongs to an owner or an app, and forget them.
 
-    Their sandboxes and snapshots go, and what the logs say of them. It goes on on the server when
-    this is interrupted.
+    Their sandboxes and snapshots go, an app's secrets and configuration, and what the logs say of
+    them. It goes on on the server when this is interrupted.
     """
-    done = run_async(_purge({"owner": owner, "dry_run": dry_run, "force": force}))
+    if bool(owner) == bool(app):
+        raise click.UsageError("give the name of an OWNER, or an app with --app")
+    whose = {"app": app} if app else {"owner": owner}
+    done = run_async(_purge({**whose, "dry_run": dry_run, "force": force}))
     if invocation.json:
         print_json(done)
     else:
