@@ -85,7 +85,9 @@ COMMANDS = (
     Lazy("ports", f"{_THERE}.looking:ports", "List where programs inside listen."),
     Lazy("ps", f"{_THERE}.executing:ps", "List the commands of a sandbox."),
     Lazy(
-        "purge", f"{_THERE}.purging:purge", "Remove all that belongs to an owner, and forget them."
+        "purge",
+        f"{_THERE}.purging:purge",
+        "Remove all that belongs to an owner or an app, and forget them.",
     ),
     Lazy("resume", f"{_THERE}.moving:resume", "Let paused sandboxes go on."),
     Lazy("rm", f"{_THERE}.moving:rm", "Remove sandboxes with everything in them."),
