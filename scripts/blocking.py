@@ -16,7 +16,18 @@ ROOT = Path(__file__).resolve().parents[1]
 CLIENT = ROOT / "src" / "paddock" / "interfaces" / "client"
 TARGET = CLIENT / "blocking"
 PACKAGE = "paddock.interfaces.client"
-MODULES = ("command", "commands", "transfers", "files", "pty", "life", "sight", "sandbox", "spool")
+MODULES = (
+    "command",
+    "commands",
+    "transfers",
+    "files",
+    "pty",
+    "life",
+    "disk",
+    "sight",
+    "sandbox",
+    "spool",
+)
 WRAPPED = ("Command", "Commands", "Files", "Pty", "Sandbox", "Spool")
 _CLASS = re.compile(r"\bAsync([A-Z]\w+)")
 _MANY = 12

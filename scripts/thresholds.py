@@ -125,5 +125,5 @@ THRESHOLDS = (
     Threshold("domain.command_policy.LONGEST_RULE", "characters of a rule's command", "count"),
     Threshold("adapters.shell_script.LARGEST_SCRIPT", "the largest script judged", "bytes"),
     Threshold("services.pools.LARGEST_POOL", "sandboxes that wait ready of one template", "count"),
-    Threshold("interfaces.api.context.MAX_PAGE", "items of one page", "count"),
+    Threshold("interfaces.api.paging.MAX_PAGE", "items of one page", "count"),
 )

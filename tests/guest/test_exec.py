@@ -82,17 +82,18 @@ async def test_what_cannot_be_started_is_refused_with_the_reason(guest: Guest) -
     await guest.files.write("data.txt", b"no program")
     await guest.files.write("orphan", b"#!/no/such/interpreter\n")
     await guest.exec(["chmod", "755", "orphan"])
-    for argv, reason in (
-        (["no-such-thing"], "command not found: no-such-thing"),
-        (["/no/such/thing"], "command not found: /no/such/thing"),
-        (["./data.txt"], "data.txt is not executable"),
-        (["/tmp"], "/tmp is not executable"),
-        (["./orphan"], "its interpreter does not exist"),
-        ([], "at least a name"),
-        ([""], "needs a name"),
+    for argv, reason, code in (
+        (["no-such-thing"], "command not found: no-such-thing", 127),
+        (["/no/such/thing"], "command not found: /no/such/thing", 127),
+        (["./data.txt"], "data.txt is not executable", 126),
+        (["/tmp"], "/tmp is not executable", 126),
+        (["./orphan"], "its interpreter does not exist", 126),
+        ([], "at least a name", None),
+        ([""], "needs a name", None),
     ):
-        with pytest.raises(InvalidRequest, match=reason):
+        with pytest.raises(InvalidRequest, match=reason) as refused:
             await guest.exec(argv)
+        assert refused.value.exit_code == code
 
 
 async def test_a_missing_or_closed_working_directory_is_refused_with_the_reason(

@@ -213,6 +213,17 @@ async def test_a_message_from_the_guest_cannot_grow_without_bound(pretend: Prete
     assert len(raised.value.message) < 3000
 
 
+@pytest.mark.parametrize("code", [0, -1, 128, 126.0, True, "127", [127], None, 10**30])
+async def test_an_exit_code_that_no_shell_gives_is_not_believed(
+    pretend: Pretend, code: object
+) -> None:
+    told = {"code": "invalid_argument", "message": "no", "exitCode": code}
+    async with Guest(pretend(http(json.dumps(told).encode(), 400))) as guest:
+        with pytest.raises(InvalidRequest) as raised:
+            await guest.exec(["true"])
+    assert raised.value.exit_code is None
+
+
 async def test_the_address_never_shows_its_token() -> None:
     assert "hush" not in repr(GuestAddress(url="http://x", token="hush"))
 

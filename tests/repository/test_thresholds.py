@@ -8,7 +8,7 @@ import pytest
 
 from paddock.domain.secret import LARGEST
 from paddock.interfaces.api.app import describe
-from paddock.interfaces.api.context import MAX_PAGE
+from paddock.interfaces.api.paging import MAX_PAGE
 from paddock.services.pools import LARGEST_POOL
 from paddock.settings import Settings, keys
 from tests.repository.checkout import ROOT

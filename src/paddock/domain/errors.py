@@ -19,6 +19,9 @@ PaddockError
 
 from typing import ClassVar
 
+_NOT_STARTED = (126, 127)
+"""What a shell ends with for a program that cannot be executed, and for one that is not there."""
+
 
 class PaddockError(Exception):
     """Anything Paddock tells a caller, with what to do about it."""
@@ -36,17 +39,20 @@ class PaddockError(Exception):
         """When it may be worth trying again, where that is known."""
         self.request_id = ""
         """Of the request that a server answered with this; its log has more under this id."""
+        self.exit_code: int | None = None
+        """What a shell would have ended with, for a command whose program could not be started."""
 
     def __str__(self) -> str:
         return f"{self.message}\n  fix: {self.remediation}" if self.remediation else self.message
 
     def as_dict(self) -> dict[str, object]:
-        return {
+        told: dict[str, object] = {
             "code": self.code,
             "message": self.message,
             "retryable": self.retryable,
             "remediation": self.remediation,
         }
+        return told if self.exit_code is None else {**told, "exit_code": self.exit_code}
 
 
 class InvalidRequest(PaddockError):
@@ -133,6 +139,11 @@ class Broken(ProviderError):
     """The provider did something that its contract excludes."""
 
     code = "provider_broken"
+
+
+def not_started(code: object) -> int | None:
+    """What somebody else said is an error's exit code, if it can be one."""
+    return code if isinstance(code, int) and code in _NOT_STARTED else None
 
 
 def leaves(root: type[PaddockError] = PaddockError) -> list[type[PaddockError]]:

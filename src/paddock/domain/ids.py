@@ -5,8 +5,9 @@ import re
 import time
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32
-_ULID = re.compile(r"[0-9a-hjkmnp-tv-z]{26}")
-_ID = re.compile(rf"[a-z]{{3}}_{_ULID.pattern}")
+ULID = r"[0-9a-hjkmnp-tv-z]{26}"
+_ULID = re.compile(ULID)
+_ID = re.compile(rf"[a-z]{{3}}_{ULID}")
 
 
 def new_ulid(now: float | None = None) -> str:

@@ -46,21 +46,33 @@ _BY_ERRNO = {
 class GuestError(Exception):
     """What a caller is told when a call does not succeed."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, exit_code: int = 0) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.exit_code = exit_code
+        """What a shell would have ended with, for a program that could not be started."""
 
     @property
     def status(self) -> int:
         return STATUS[self.code]
 
-    def as_dict(self) -> dict[str, str]:
-        return {"code": self.code, "message": self.message}
+    def as_dict(self) -> dict[str, object]:
+        told: dict[str, object] = {"code": self.code, "message": self.message}
+        return {**told, "exitCode": self.exit_code} if self.exit_code else told
 
 
 def invalid(message: str) -> GuestError:
     return GuestError("invalid_argument", message)
+
+
+def no_such_program(name: str) -> GuestError:
+    return GuestError("invalid_argument", f"command not found: {name}", 127)
+
+
+def no_program(message: str) -> GuestError:
+    """There is such a file, but it cannot be executed."""
+    return GuestError("invalid_argument", message, 126)
 
 
 def from_os_error(error: OSError, what: str) -> GuestError:

@@ -8,7 +8,7 @@ import stat
 
 from . import syscalls
 from .environment import decode
-from .errors import GuestError, invalid
+from .errors import GuestError, invalid, no_program, no_such_program
 
 _MAX_SCRIPT_LINE = 256
 _MOST_NESTED = 5  # scripts whose interpreters are scripts; the kernel takes no more either
@@ -26,11 +26,11 @@ def find(name: bytes, path: bytes, cwd: bytes) -> bytes:
                 return _checked(os.path.join(part or b".", name), directory)
             except GuestError as error:
                 refusal = refusal or (error if error.code != "not_found" else None)
-        raise refusal or invalid(f"command not found: {decode(name)}")
+        raise refusal or no_such_program(decode(name))
     except GuestError as error:
         if error.code == "not_found":
-            raise invalid(f"command not found: {decode(name)}") from None
-        raise invalid(error.message) from None
+            raise no_such_program(decode(name)) from None
+        raise error if error.exit_code else no_program(error.message) from None
     finally:
         os.close(directory)
 
@@ -60,7 +60,7 @@ def _checked(path: bytes, cwd: int, nested: int = 0) -> bytes:
     try:
         mode = os.fstat(fd).st_mode
         if not stat.S_ISREG(mode) or not mode & 0o111:
-            raise invalid(f"{decode(path)} is not executable")
+            raise no_program(f"{decode(path)} is not executable")
         head = _read_head(fd)
     finally:
         os.close(fd)
@@ -87,7 +87,7 @@ def _not_opened(error: OSError, path: bytes) -> GuestError:
     if error.errno == errno.ELOOP:
         reason = f"{decode(path)} leads through a magic link of /proc, or in a circle"
         return GuestError("permission_denied", reason)
-    return invalid(f"cannot execute {decode(path)}: {error.strerror}")
+    return no_program(f"cannot execute {decode(path)}: {error.strerror}")
 
 
 def _read_head(fd: int) -> bytes:

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from . import executable, syscalls
 from .environment import decode
-from .errors import GuestError, from_os_error, invalid
+from .errors import GuestError, from_os_error, invalid, no_program
 from .launch import Launcher, LaunchFailed, LaunchHeldUp
 from .syscalls import NUMBER
 from .terminal import open_terminal
@@ -273,9 +273,9 @@ def _as_subreaper() -> list[Step]:
 def _failed(command: Command, path: bytes, step: int, number: int) -> GuestError:
     reason = os.strerror(number).lower()
     if step == _EXEC and number == errno.ENOENT:
-        return invalid(f"cannot execute {decode(path)}: its interpreter does not exist")
+        return no_program(f"cannot execute {decode(path)}: its interpreter does not exist")
     if step == _EXEC:
-        return invalid(f"cannot execute {decode(path)}: {reason}")
+        return no_program(f"cannot execute {decode(path)}: {reason}")
     if step == _DIRECTORY:
         return invalid(f"working directory {decode(command.cwd)} cannot be entered: {reason}")
     what = f"become user {command.account.name}" if step == _USER else "prepare the command"

@@ -19,6 +19,7 @@ from paddock.domain.errors import (
     Unauthenticated,
     Unavailable,
     Unsupported,
+    not_started,
 )
 from paddock.domain.reason import Reason
 
@@ -79,7 +80,9 @@ def error_of(status: int, data: bytes, what: str) -> PaddockError:
     except Broken:
         body = {}
     kind = _BY_CODE.get(str(body.get("code"))) or _BY_STATUS.get(status, Broken)
-    return kind(_said(body) or f"{what}: the guest answered with status {status}")
+    return _with_exit_code(
+        kind(_said(body) or f"{what}: the guest answered with status {status}"), body
+    )
 
 
 def error_in(body: Message, what: str) -> PaddockError:
@@ -87,7 +90,14 @@ def error_in(body: Message, what: str) -> PaddockError:
     error = body.get("error")
     error = error if isinstance(error, dict) else {}
     kind = _BY_CODE.get(str(error.get("code")), Broken)
-    return kind(_said(error) or f"{what}: the guest ended the stream with an error")
+    return _with_exit_code(
+        kind(_said(error) or f"{what}: the guest ended the stream with an error"), error
+    )
+
+
+def _with_exit_code(error: PaddockError, body: Message) -> PaddockError:
+    error.exit_code = not_started(body.get("exitCode"))
+    return error
 
 
 def _said(error: Message) -> str:

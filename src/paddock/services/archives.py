@@ -79,7 +79,9 @@ class Archives:
     async def _pack(
         self, principal: Principal, place: Place, without: Sequence[str]
     ) -> AsyncGenerator[bytes, None]:
-        async with self._inside.enter(principal, place.sandbox, "archive") as entered:
+        async with self._inside.enter(
+            principal, place.sandbox, "archive", wake=place.wake
+        ) as entered:
             directory, name = await _packed(entered, place)
             left_out = [f"--exclude={pattern}" for pattern in without]
             argv = ("tar", *left_out, "-cf", "-", "-C", directory, name)
@@ -92,7 +94,9 @@ class Archives:
         """Put a tar's content there: all of it, or nothing when it is broken or leads outside."""
         check_path(place.path)
         pieces = capped(tarball.unpacked(pieces), self._config.max_upload_mib)
-        async with self._inside.enter(principal, place.sandbox, "archive") as entered:
+        async with self._inside.enter(
+            principal, place.sandbox, "archive", wake=place.wake
+        ) as entered:
             directory = await _target(entered, place)
             contents, ran = await _send(entered, replace(place, path=directory), pieces)
             if ran.exit_code != 0:

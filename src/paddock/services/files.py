@@ -29,7 +29,8 @@ class Place:
     path: str
     user: str = ""
     wake: bool = False
-    """For what is only read: whether a sandbox may be woken that cannot be read asleep."""
+    """Whether a sandbox that sleeps may be woken: for what is only read, where that cannot be had
+    of it asleep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ class Files:
         """The file with this content; when the pieces break off, what was there before stays."""
         check_path(place.path)
         pieces = capped(pieces, self._config.max_upload_mib)
-        async with self._inside.enter(principal, place.sandbox, "file") as entered:
+        async with self._inside.enter(principal, place.sandbox, "file", wake=place.wake) as entered:
             await upload(entered, place, pieces)
             await self._note(principal, entered, "file.write", place.path)
             return await entered.guest.files.stat(place.path, user=place.user)

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from paddock.domain.errors import (
     Conflict,
@@ -54,19 +54,29 @@ class Inside:
 
     @asynccontextmanager
     async def enter(
-        self, principal: Principal, name: str, what: str, scope: Scope = Scope.SANDBOXES_WRITE
+        self,
+        principal: Principal,
+        name: str,
+        what: str,
+        scope: Scope = Scope.SANDBOXES_WRITE,
+        *,
+        wake: bool = False,
     ) -> AsyncIterator[Entered]:
         """While this is open, `what` counts as work; an empty `what` is a mere look and does not.
+        One that sleeps is Conflict, unless `wake` starts or resumes it.
 
         When the guest does not answer any more because its sandbox has ended, that is the error:
         Conflict with the reason, not a connection that was lost.
         """
         principal.require(scope)
         sandbox = await self._changes.find(principal.team_id, name)
+        woken = wake and sandbox.state in _ASLEEP
+        if woken:
+            sandbox = await self._wake(principal, sandbox)
         guest = await self._guests.of(sandbox)
         with self._activity.working(sandbox.id, what) if what else nullcontext():
             try:
-                yield Entered(sandbox, guest)
+                yield Entered(sandbox, guest, woken)
             except Unauthenticated as error:
                 # The guest's protocol says so of a user that it does not have.
                 raise InvalidRequest(
@@ -103,21 +113,18 @@ class Inside:
             async with opened as guest:
                 yield Entered(sandbox, guest)
             return
-        woken = await self._wake(principal, sandbox) if wake else False
-        async with self.enter(principal, sandbox.id, what) as entered:
-            yield replace(entered, woken=woken)
+        async with self.enter(principal, sandbox.id, what, wake=wake) as entered:
+            yield entered
 
     async def _has_woken(self, principal: Principal, sandbox: SandboxRecord) -> bool:
         """Whether somebody else has started it just now."""
         now = await self._sandboxes.refresh(principal, sandbox)
         return now.state is SandboxState.RUNNING
 
-    async def _wake(self, principal: Principal, sandbox: SandboxRecord) -> bool:
+    async def _wake(self, principal: Principal, sandbox: SandboxRecord) -> SandboxRecord:
         if sandbox.state is SandboxState.PAUSED:
-            await self._sandboxes.resume(principal, sandbox.id)
-        else:
-            await self._sandboxes.start(principal, sandbox.id)
-        return True
+            return await self._sandboxes.resume(principal, sandbox.id)
+        return await self._sandboxes.start(principal, sandbox.id)
 
 
 def _unseen(sandbox: SandboxRecord, error: PaddockError) -> Conflict:

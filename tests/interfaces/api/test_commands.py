@@ -163,9 +163,18 @@ async def test_a_command_that_makes_no_sense_is_refused(plane, box, wish, status
 
 
 @pytest.mark.parametrize("route", ["exec", "commands"])
-@pytest.mark.parametrize("wish", [{"cmd": ["no-such-program"]}, {"cmd": ["true"], "cwd": "/no"}])
-async def test_a_command_that_never_began_has_an_end_too(plane, box, route, wish):
-    assert (await plane.admin.post(path(box, route), wish)).status == 400
+@pytest.mark.parametrize(
+    ("wish", "code"),
+    [
+        ({"cmd": ["no-such-program"]}, 127),
+        ({"cmd": ["/etc"]}, 126),
+        ({"cmd": ["true"], "cwd": "/no"}, None),
+    ],
+)
+async def test_a_command_that_never_began_has_an_end_too(plane, box, route, *, wish, code):
+    refused = await plane.admin.post(path(box, route), wish)
+    assert (refused.status, refused.error["code"]) == (400, "invalid_request")
+    assert refused.error.get("exit_code") == code
     async with asyncio.timeout(10):
         while True:
             events = (await plane.admin.get(f"/v1/events?subject={box['id']}&limit=200"))["items"]

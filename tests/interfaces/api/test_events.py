@@ -101,7 +101,10 @@ async def test_server_sent_events_carry_their_number_as_id(plane, box):
         lines = [await answer.content.readline() for _ in range(3)]
     assert lines[0].startswith(b"event: sandbox.")
     number = int(lines[1].removeprefix(b"id: "))
-    assert json.loads(lines[2].removeprefix(b"data: "))["seq"] == number
+    told = json.loads(lines[2].removeprefix(b"data: "))
+    assert told["seq"] == number
+    listed = await plane.admin.get(f"/v1/events?cursor={number - 1}&limit=1")
+    assert listed["items"] == [told], "both ways it is the same"
 
 
 @pytest.mark.proves("U5")

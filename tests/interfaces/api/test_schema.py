@@ -65,6 +65,27 @@ async def test_every_route_tells_of_limits_and_when_to_come_back(plane):
     assert all("X-Request-ID" in answer["headers"] for answer in answers.values())
 
 
+@pytest.mark.proves("Q1")
+async def test_every_list_refuses_a_cursor_that_cannot_be_its_own(plane):
+    box = (await plane.admin.post("/v1/sandboxes", {"template": "plain"})).body
+    document = (await plane.admin.get("/v1/openapi.json")).body
+    lists = []
+    for path, operations in document["paths"].items():
+        asked = {each["name"] for each in operations.get("get", {}).get("parameters", ())}
+        if {"cursor", "limit"} <= asked:
+            lists.append(path.replace("{sandbox}", box["id"]))
+    assert len(lists) > 12
+    for path in lists:
+        assert "{" not in path, "say here what it is a list of"
+        for cursor in ("!", "%27%20OR%201", "zz%00z", "../x"):
+            answer = await plane.admin.get(f"{path}?path=/&cursor={cursor}")
+            assert (answer.status, answer.error["code"]) == (400, "invalid_request"), path
+            assert "query.cursor" in answer.error["message"], path
+            assert "next_cursor" in answer.error["remediation"], path
+    for path in ("/v1/sandboxes", "/v1/snapshots", "/v1/events"):
+        assert (await plane.admin.get(f"{path}?cursor=zzz")).status == 400, path
+
+
 @pytest.mark.proves("Q1", "Q3")
 @pytest.mark.timeout(600)
 async def test_whatever_is_sent_the_answer_is_documented(plane):
@@ -117,6 +138,7 @@ def _try(operation, mode, url, token, sandboxes):
         # Every second time it is one that exists, but for what would end it.
         if turn % 2 and "sandbox" in case.path_parameters and operation.method != "delete":
             case.path_parameters["sandbox"] = known
+            (case.query or {}).pop("wake", None)  # it has to go on sleeping
         headers = {"authorization": f"Bearer {token}"}
         response = case.call(base_url=url, headers=headers, timeout=20)
         status = response.status_code

@@ -126,17 +126,18 @@ def test_more_than_the_host_has_is_refused_and_nothing_is_made(cli, limit):
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "code", "says"),
     [
-        (("--", "nonesuch"), b"command not found: nonesuch"),
-        (("--workdir", "/none", "--", "true"), b"working directory /none does not exist"),
-        (("--user", "nonesuch", "--", "true"), b"invalid username: 'nonesuch'"),
-        (("-o", "json", "--", "nonesuch"), b'"message": "command not found: nonesuch"'),
+        (("--", "nonesuch"), 127, b"command not found: nonesuch"),
+        (("--", "/etc"), 126, b"/etc is not executable"),
+        (("--workdir", "/none", "--", "true"), 2, b"working directory /none does not exist"),
+        (("--user", "nonesuch", "--", "true"), 2, b"invalid username: 'nonesuch'"),
+        (("-o", "json", "--", "nonesuch"), 127, b'"message": "command not found: nonesuch"'),
     ],
 )
-def test_what_is_not_inside_is_refused_and_the_sandbox_is_removed(cli, options, says):
+def test_what_is_not_inside_is_refused_and_the_sandbox_is_removed(cli, options, code, says):
     done = cli.run(*options)
-    assert done.returncode == 2
+    assert done.returncode == code
     assert says in done.stderr
     assert cli.left() == []
 

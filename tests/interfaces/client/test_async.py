@@ -150,6 +150,42 @@ async def test_a_snapshot_is_what_another_starts_from(server, box):
     await server.call("DELETE", f"/v1/snapshots/{taken.id}")
 
 
+@pytest.mark.proves("N3")
+async def test_a_snapshot_is_returned_to(server, box):
+    await box.commands.run("echo old > note", check=True)
+    taken = await box.snapshot("sdk-back")
+    await box.commands.run("echo new > note", check=True)
+    before = box.id
+    await box.restore("sdk-back")
+    assert (await box.commands.run("cat note")).stdout == "old\n"
+    assert (box.id, await box.is_running()) == (before, True)
+    async for each in box.snapshots():
+        await server.call("DELETE", f"/v1/snapshots/{each.id}")
+    with pytest.raises(NotFound):
+        await box.restore(taken.id)
+
+
+async def test_an_archived_one_is_read_only_when_it_may_be_woken(box):
+    home = (await box.commands.run("echo 1 > one; pwd", check=True)).stdout.strip()
+    await box.stop()
+    await box.archive()
+    await box.archive()
+    for read in (
+        box.files.read(f"{home}/one"),
+        box.files.list(home),
+        box.files.exists(f"{home}/one"),
+        box.files.write(f"{home}/two", "2"),
+    ):
+        with pytest.raises(Conflict, match="archived"):
+            await read
+    assert (await box.info()).state == "archived"
+    assert await box.files.read(f"{home}/one", wake=True) == "1\n"
+    assert await box.is_running()
+    await box.pause()
+    await box.files.write(f"{home}/two", "2", wake=True)
+    assert {each.name for each in await box.files.list(home)} >= {"one", "two"}
+
+
 async def test_stop_start_and_what_that_state_refuses(box):
     await box.stop()
     await box.stop()

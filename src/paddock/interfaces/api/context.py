@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import Depends, Header, Query
+from fastapi import Depends, Header
 from starlette.requests import HTTPConnection
 
 from paddock.domain.errors import InvalidRequest, LimitExceeded, Unauthenticated
@@ -12,7 +12,7 @@ from paddock.interfaces.api import browsers
 from paddock.interfaces.api.limits import RateLimit
 from paddock.interfaces.api.metrics import Metrics
 from paddock.interfaces.api.tracing import Begin
-from paddock.ports.store import Page, Store
+from paddock.ports.store import Store
 from paddock.services.access import Access
 from paddock.services.archives import Archives
 from paddock.services.commands import Commands
@@ -40,7 +40,6 @@ from paddock.services.templates import Templates
 from paddock.services.terminals import Terminals
 from paddock.services.work import WorkInside
 
-MAX_PAGE = 500
 LONGEST_KEY = 200
 TOKEN_PROTOCOL = "paddock.token."  # noqa: S105 - what a protocol begins with
 
@@ -143,16 +142,6 @@ def _presented(connection: HTTPConnection) -> str:
     return ""
 
 
-async def page(
-    limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="at most so many")] = 50,
-    cursor: Annotated[
-        str, Query(max_length=400, description="next_cursor of the page before")
-    ] = "",
-) -> Page:
-    # One more than asked for tells whether there is a next page.
-    return Page(limit + 1, cursor)
-
-
 async def idempotency_key(
     value: Annotated[str, Header(alias="Idempotency-Key", max_length=LONGEST_KEY)] = "",
 ) -> str:
@@ -166,5 +155,4 @@ async def idempotency_key(
 
 Given = Annotated[Services, Depends(services)]
 Who = Annotated[Principal, Depends(principal)]
-Paging = Annotated[Page, Depends(page)]
 Key = Annotated[str, Depends(idempotency_key)]

@@ -15,6 +15,7 @@ from fastapi.responses import StreamingResponse
 from paddock.domain.errors import PaddockError
 from paddock.domain.event import Event
 from paddock.guest_client.runs import RunExit
+from paddock.interfaces.api.schemas.common import at
 from paddock.services.commands import Piece
 from paddock.services.stays import Stay
 
@@ -59,10 +60,15 @@ def _event(event: Event) -> dict[str, Any]:
         "seq": event.seq,
         "kind": event.kind,
         "subject": event.subject,
-        "at": event.at,
+        "at": _at(event.at),
         "actor": event.actor,
         "data": event.data,
     }
+
+
+def _at(seconds: float) -> str:
+    """As the lists have it."""
+    return at(seconds).isoformat().replace("+00:00", "Z")
 
 
 def beat(form: Format) -> bytes:

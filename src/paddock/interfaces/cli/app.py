@@ -45,6 +45,11 @@ def cli(invocation: Invocation, config: Path | None, log_level: str | None) -> N
 _HERE = "paddock.interfaces.cli"
 _THERE = f"{_HERE}.remote"
 COMMANDS = (
+    Lazy(
+        "archive",
+        f"{_THERE}.moving:archive",
+        "Compress the disks of stopped sandboxes; `start` brings them back.",
+    ),
     Lazy("audit", f"{_THERE}.history:audit", "Say who did what in the team, oldest first."),
     Lazy(
         "completion",

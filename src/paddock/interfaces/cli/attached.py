@@ -64,7 +64,9 @@ async def _explained() -> AsyncIterator[None]:
     except (InvalidRequest, Unauthenticated) as error:
         message = re.sub(r"^[\w.]+/\w+: ", "", error.message)
         fix = "command, user and directory have to exist inside the sandbox"
-        raise InvalidRequest(message, remediation=error.remediation or fix) from error
+        refused = InvalidRequest(message, remediation=error.remediation or fix)
+        refused.exit_code = error.exit_code
+        raise refused from error
 
 
 def _ended(exit_code: int, reason: Reason) -> CommandResult:

@@ -21,7 +21,7 @@ DEADLINE = 124
 INTERRUPTED = 130
 
 # Exit codes of commands are passed on, so any number can be a command's. Those of our own are kept
-# to few; 125 to 127 are not used, because no caller could tell them from a command's either.
+# to few; 126 and 127 are the shell's for a program that was not started, and come with the error.
 EXIT_CODES: Mapping[type[PaddockError], int] = {
     errors.InvalidRequest: USAGE,
     errors.NotFound: FAILED,
@@ -94,6 +94,8 @@ def say(error: PaddockError, *, as_json: bool) -> int:
             click.echo(f"  {click.style('fix:', fg='green')} {error.remediation}", err=True)
         if error.request_id and not isinstance(error, _CALLERS_OWN):
             click.echo(f"  request: {error.request_id}, as the server's log has it", err=True)
+    if error.exit_code is not None:
+        return error.exit_code
     kinds = (kind for kind in type(error).__mro__ if kind in EXIT_CODES)
     return next((EXIT_CODES[kind] for kind in kinds), FAILED)
 

@@ -72,6 +72,8 @@ def run(invocation: Invocation, /, provider: str, **options: Any) -> int:
     \b
     Exit codes: the command's own, or
       124  the deadline passed
+      126  the program cannot be executed
+      127  there is no such program
       137  killed; stderr says so when memory ran out
       130  interrupted (128 and the signal's number)
         1  the sandbox could not be made, used or removed

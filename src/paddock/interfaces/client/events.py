@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from datetime import UTC, datetime
 from typing import Any
 
 from paddock.domain.errors import Unavailable
@@ -48,5 +47,4 @@ async def follow_events(
 async def _events(source: AsyncGenerator[Message, None]) -> AsyncIterator[Event]:
     async with aclosing(source):
         async for message in source:
-            at = datetime.fromtimestamp(message["at"], UTC)
-            yield read(Event, {**message, "at": at})
+            yield read(Event, message)

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from paddock.domain.errors import Broken, PaddockError, Unavailable
+from paddock.domain.errors import Broken, PaddockError, Unavailable, not_started
 
 
 class CommandFailed(Exception):
@@ -53,6 +53,7 @@ def from_detail(detail: Mapping[str, Any], retry_after_s: float | None = None) -
         remediation=str(detail.get("remediation", "")),
         retry_after_s=retry_after_s,
     )
+    error.exit_code = not_started(detail.get("exit_code"))
     return _with_request(error, str(detail.get("request_id", "")))
 
 

@@ -6,30 +6,35 @@ from paddock.domain.errors import Conflict, NotFound, Unavailable
 from paddock.interfaces.client.following import messages, streaming
 from paddock.interfaces.client.results import FileChange, FileInfo, read
 from paddock.interfaces.client.server import Query
-from paddock.interfaces.client.transfers import AsyncTransfers, Content, sent
+from paddock.interfaces.client.transfers import AsyncTransfers, Content, at, sent
 
 _PAGE = 1000
 
 
 class AsyncFiles(AsyncTransfers):
     """A sandbox's files. A relative path starts at the home of the user, which is the sandbox's
-    own unless `user` says whose rights count."""
+    own unless `user` says whose rights count. A sandbox that sleeps is read asleep where that can
+    be had; `wake` starts it where it cannot, and for what is written. Conflict otherwise."""
 
-    async def read(self, path: str, *, user: str = "", encoding: str = "utf-8") -> str:
+    async def read(
+        self, path: str, *, user: str = "", wake: bool = False, encoding: str = "utf-8"
+    ) -> str:
         """A file's content as text."""
-        return (await self.read_bytes(path, user=user)).decode(encoding)
+        return (await self.read_bytes(path, user=user, wake=wake)).decode(encoding)
 
-    async def read_bytes(self, path: str, *, user: str = "") -> bytes:
+    async def read_bytes(self, path: str, *, user: str = "", wake: bool = False) -> bytes:
         """A file's content."""
-        pieces = [piece async for piece in self.read_stream(path, user=user)]
+        pieces = [piece async for piece in self.read_stream(path, user=user, wake=wake)]
         return b"".join(pieces)
 
-    async def write(self, path: str, data: Content, *, user: str = "") -> FileInfo:
+    async def write(
+        self, path: str, data: Content, *, user: str = "", wake: bool = False
+    ) -> FileInfo:
         """Write a file, with the directories above it: text, bytes, a file object, or pieces as
         they come, of any size. It is whole afterwards, or as it was before."""
         body, once = sent(data)
         answer = await self._server.call(
-            "PUT", f"{self._path}/files", query={"path": path, "user": user}, body=body, once=once
+            "PUT", f"{self._path}/files", query=at(path, user, wake), body=body, once=once
         )
         return read(FileInfo, answer)
 
@@ -40,9 +45,10 @@ class AsyncFiles(AsyncTransfers):
         depth: int = 1,
         exclude: Sequence[str] | None = None,
         user: str = "",
+        wake: bool = False,
     ) -> Sequence[FileInfo]:
         """What is in a directory, so many levels deep; as scan() has it, but all at once."""
-        found = self.scan(path, depth=depth, exclude=exclude, user=user)
+        found = self.scan(path, depth=depth, exclude=exclude, user=user, wake=wake)
         return [each async for each in found]
 
     async def scan(
@@ -52,21 +58,22 @@ class AsyncFiles(AsyncTransfers):
         depth: int = 1,
         exclude: Sequence[str] | None = None,
         user: str = "",
+        wake: bool = False,
     ) -> AsyncIterator[FileInfo]:
         """What is in a directory, page by page as it is read on: sorted, each directory before
         what is in it. Directories of the names in `exclude` are listed but not entered; those of
         the server's setting `files.excluded` unless that is given."""
         names = None if exclude is None else (list(exclude) or [""])
-        query: Query = {"path": path, "user": user, "depth": depth, "exclude": names}
+        query: Query = {**at(path, user, wake), "depth": depth, "exclude": names}
         async for item in self._server.pages(f"{self._path}/files/list", query, _PAGE):
             yield read(FileInfo, item)
 
-    async def stat(self, path: str, *, user: str = "") -> FileInfo:
-        return await self._stat(path, user)
+    async def stat(self, path: str, *, user: str = "", wake: bool = False) -> FileInfo:
+        return await self._stat(at(path, user, wake))
 
-    async def exists(self, path: str, *, user: str = "") -> bool:
+    async def exists(self, path: str, *, user: str = "", wake: bool = False) -> bool:
         try:
-            await self._stat(path, user)
+            await self._stat(at(path, user, wake))
         except NotFound as error:
             if await self._is_here():
                 return False
@@ -81,7 +88,7 @@ class AsyncFiles(AsyncTransfers):
                 "POST", f"{self._path}/files/directory", json=wish, repeatable=True
             )
         except Conflict:
-            found = await self._stat(path, user)
+            found = await self._stat(at(path, user))
             if not found.is_dir:
                 raise
             return found
@@ -96,8 +103,7 @@ class AsyncFiles(AsyncTransfers):
 
     async def remove(self, path: str, *, user: str = "") -> None:
         """A file, or a directory with everything in it. What is not there is no error."""
-        query = {"path": path, "user": user}
-        await self._server.call("DELETE", f"{self._path}/files", query=query)
+        await self._server.call("DELETE", f"{self._path}/files", query=at(path, user))
 
     async def watch(
         self, path: str = ".", *, recursive: bool = False, user: str = ""

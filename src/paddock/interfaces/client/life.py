@@ -1,12 +1,12 @@
-"""What becomes of a sandbox: paused, stopped, forked, kept as a snapshot, deleted."""
+"""What becomes of a sandbox: paused, stopped, changed, forked, deleted."""
 
 from collections.abc import Mapping
 from typing import Self
 
 from paddock.domain.errors import NotFound
 from paddock.domain.ids import new_id
-from paddock.interfaces.client.results import SandboxInfo, SnapshotInfo, read
-from paddock.interfaces.client.server import Server, segment, without_nothing
+from paddock.interfaces.client.results import SandboxInfo, read
+from paddock.interfaces.client.server import Server, segment
 from paddock.interfaces.client.wishes import sandbox_wish
 
 
@@ -65,16 +65,6 @@ class AsyncLife:
     async def set_labels(self, labels: Mapping[str, str]) -> None:
         """Instead of those it has."""
         await self._change(labels=dict(labels))
-
-    async def snapshot(
-        self, name: str = "", *, memory: bool = False, keep: float | None = None
-    ) -> SnapshotInfo:
-        """Keep its disk as it is now, also while it runs; for so many seconds, or until deleted."""
-        wish = without_nothing(name=name or None, memory=memory or None, keep_s=keep)
-        answer = await self._server.call(
-            "POST", f"{self._path}/snapshots", json=wish, key=new_id("key")
-        )
-        return read(SnapshotInfo, answer)
 
     async def fork(
         self,

@@ -5,6 +5,7 @@ from typing import Self
 
 from paddock.domain.ids import new_id
 from paddock.interfaces.client.commands import AsyncCommands
+from paddock.interfaces.client.disk import AsyncDisk
 from paddock.interfaces.client.files import AsyncFiles
 from paddock.interfaces.client.life import AsyncLife
 from paddock.interfaces.client.pty import AsyncPty
@@ -14,7 +15,7 @@ from paddock.interfaces.client.sight import AsyncSight
 from paddock.interfaces.client.wishes import sandbox_wish
 
 
-class AsyncSandbox(AsyncLife, AsyncSight):
+class AsyncSandbox(AsyncLife, AsyncDisk, AsyncSight):
     """A sandbox. As a context manager it is deleted at the end, if it was made here."""
 
     @classmethod

@@ -32,10 +32,12 @@ class AsyncTransfers:
         self._server = server
         self._path = f"/v1/sandboxes/{segment(sandbox)}"
 
-    async def read_stream(self, path: str, *, user: str = "") -> AsyncIterator[bytes]:
+    async def read_stream(
+        self, path: str, *, user: str = "", wake: bool = False
+    ) -> AsyncIterator[bytes]:
         """A file's content as it comes. When the connection breaks it goes on where it was;
         Conflict when the file was changed meanwhile, so that no two versions are ever mixed."""
-        async for piece in self._resumed(f"{self._path}/files", {"path": path, "user": user}):
+        async for piece in self._resumed(f"{self._path}/files", at(path, user, wake)):
             yield piece
 
     async def upload(
@@ -44,13 +46,14 @@ class AsyncTransfers:
         path: str,
         *,
         user: str = "",
+        wake: bool = False,
         progress: Told | None = None,
     ) -> Transfer:
         """A file becomes the one at `path`, a directory's content becomes part of that at `path`;
         permissions and links are kept."""
         source, told = Path(local), progress or _unheard
         if not source.is_dir() and not source.stat().st_mode & 0o111:
-            query, size = {"path": path, "user": user}, source.stat().st_size
+            query, size = at(path, user, wake), source.stat().st_size
             with await asyncio.to_thread(source.open, "rb") as file:
                 await self._put("files", query, _counted(file, size, told))
             return Transfer(1, size)
@@ -61,7 +64,7 @@ class AsyncTransfers:
             into = path if source.is_dir() else str(target.parent)
             with await asyncio.to_thread(archive.open, "rb") as file:
                 body = _counted(file, archive.stat().st_size, told)
-                answer = await self._put("archive", {"path": into, "user": user}, body)
+                answer = await self._put("archive", at(into, user, wake), body)
         return Transfer(answer["files"], answer["bytes"])
 
     async def download(
@@ -70,12 +73,13 @@ class AsyncTransfers:
         local: str | os.PathLike[str],
         *,
         user: str = "",
+        wake: bool = False,
         progress: Told | None = None,
     ) -> Transfer:
         """A file becomes the one at `local`, a directory's content becomes part of that there.
         Nothing of it is ever written outside of `local`."""
-        found, told = await self._stat(path, user), progress or _unheard
-        query, target = {"path": path, "user": user}, Path(local)
+        query, target, told = at(path, user, wake), Path(local), progress or _unheard
+        found = await self._stat(query)
         if found.kind == "directory":
             with tempfile.TemporaryFile(prefix="paddock-") as archive:
                 await self._save_archive(query, archive, lambda n: told(n, None))
@@ -144,8 +148,7 @@ class AsyncTransfers:
         )
         return answer
 
-    async def _stat(self, path: str, user: str) -> FileInfo:
-        query = {"path": path, "user": user}
+    async def _stat(self, query: Query) -> FileInfo:
         return read(
             FileInfo, await self._server.call("GET", f"{self._path}/files/stat", query=query)
         )
@@ -157,6 +160,11 @@ class AsyncTransfers:
         except NotFound:
             return False
         return True
+
+
+def at(path: str, user: str, wake: bool = False) -> Query:
+    """Which file, whose rights count, and whether a sandbox that sleeps is started for it."""
+    return {"path": path, "user": user, "wake": wake or None}
 
 
 async def _save(

@@ -85,6 +85,12 @@ def test_streams_codes_and_input_pass_through(cli, box):
     helped = cli("exec", box, "--", "ls", "--help")
     assert b"paddock" not in helped.stdout
     assert cli("exec", box, "echo a && echo b").stdout == b"a\nb\n"
+    cli.text("exec", box, "--", "sh", "-c", "echo data > data")
+    for words, code in ((("nonesuch",), 127), (("/no/such",), 127), (("./data",), 126)):
+        assert cli("exec", box, "--", *words).returncode == code
+        assert cli("exec", "-o", "json", box, "--", *words).returncode == code
+    assert cli("exec", "-d", box, "--", "nonesuch").returncode == 127
+    assert cli("exec", "--workdir", "/no/such", box, "--", "true").returncode == 2
     big = b"x" * (5 << 20)
     assert cli("exec", box, "--", "wc", "-c", stdin=big).stdout.strip() == str(len(big)).encode()
 
@@ -115,6 +121,8 @@ def test_a_run_leaves_nothing_and_passes_the_code_on(cli):
     assert (done.returncode, done.stdout) == (5, b"1\n")
     said = cli("run", "-o", "json", "--template", "plain", "--", "sh", "-c", "echo out; exit 4")
     assert (said.returncode, json.loads(said.stdout)["stdout"]) == (4, "out\n")
+    missing = cli("run", "--template", "plain", "--", "nonesuch")
+    assert (missing.returncode, b"command not found: nonesuch" in missing.stderr) == (127, True)
     assert cli.names() == before
     kept = cli("run", "--keep", "--name", "kept-run", "--template", "plain", "--", "true")
     assert kept.stderr == b"kept kept-run\n"
@@ -180,7 +188,7 @@ def test_files_and_directories_are_copied_both_ways(cli, box, tmp_path):
     (tmp_path / "tree" / "sub").mkdir(parents=True)
     (tmp_path / "tree" / "sub" / "a").write_text("a")
     (tmp_path / "one").write_bytes(b"\0" * 3_000_000)
-    assert "1 files" in cli.text("cp", str(tmp_path / "one"), f"{box}:{home}/two")
+    assert cli.text("cp", str(tmp_path / "one"), f"{box}:{home}/two").startswith("1 file, ")
     cli.text("cp", str(tmp_path / "one"), f"{box}:{home}")
     cli.text("cp", str(tmp_path / "tree"), f"{box}:{home}")
     cli.text("cp", f"{tmp_path}/tree/.", f"{box}:{home}/content")

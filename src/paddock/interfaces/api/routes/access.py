@@ -7,7 +7,8 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from paddock.domain.team import Role, Scope, Team, Token
-from paddock.interfaces.api.context import Given, Paging, Who
+from paddock.interfaces.api.context import Given, Who
+from paddock.interfaces.api.paging import TeamPage, TokenPage
 from paddock.interfaces.api.routes.people import PersonShape, show_person
 from paddock.interfaces.api.schemas.common import ListOf, Name, Shape, Text, at, moment, paged
 from paddock.services.access import TokenWish
@@ -103,7 +104,7 @@ async def create_team(given: Given, who: Who, wanted: CreateTeam) -> NewTeam:
 
 
 @router.get("/teams")
-async def list_teams(given: Given, who: Who, page: Paging) -> ListOf[TeamShape]:
+async def list_teams(given: Given, who: Who, page: TeamPage) -> ListOf[TeamShape]:
     """The teams that you may see."""
     found = await given.access.teams(who, page)
     return paged(found, page.limit - 1, _team, lambda team: team.id)
@@ -123,7 +124,7 @@ async def create_token(given: Given, who: Who, wanted: CreateToken) -> NewToken:
 async def list_tokens(
     given: Given,
     who: Who,
-    page: Paging,
+    page: TokenPage,
     *,
     person: Annotated[str, Query(max_length=254, description="only this person's")] = "",
 ) -> ListOf[TokenShape]:

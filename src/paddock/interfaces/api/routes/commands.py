@@ -9,9 +9,10 @@ from fastapi.responses import StreamingResponse
 from paddock.domain.team import Principal
 from paddock.guest_client.runs import Run
 from paddock.interfaces.api import streams
-from paddock.interfaces.api.context import Given, Key, Paging, Services, Who
+from paddock.interfaces.api.context import Given, Key, Services, Who
 from paddock.interfaces.api.errors import request_id
 from paddock.interfaces.api.lean import Lean
+from paddock.interfaces.api.paging import cursors_like
 from paddock.interfaces.api.schemas.commands import (
     CommandShape,
     ExecRequest,
@@ -25,8 +26,11 @@ from paddock.interfaces.api.schemas.commands import (
 )
 from paddock.interfaces.api.schemas.common import ListOf, page_of
 from paddock.interfaces.api.streams import Format
+from paddock.ports.store import Page
 
 router = APIRouter(prefix="/v1/sandboxes/{sandbox}", tags=["commands"], route_class=Lean)
+# When it started, and its key: as the list makes them.
+_Page = Annotated[Page, cursors_like(r"[0-9]{10}\.[0-9]{6}:[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")]
 _STREAMS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "messages `started`, `output`, `exit` and `error`",
@@ -90,7 +94,7 @@ async def start(
 
 
 @router.get("/commands")
-async def list_commands(given: Given, who: Who, sandbox: str, page: Paging) -> ListOf[CommandShape]:
+async def list_commands(given: Given, who: Who, sandbox: str, page: _Page) -> ListOf[CommandShape]:
     """Those that run, and those that ended and were not forgotten; the oldest first."""
     runs = await given.commands.list(who, sandbox)
     return page_of(runs, page, show_command, lambda run: f"{run.started_at:017.6f}:{run.key}")

@@ -13,8 +13,9 @@ from paddock.domain.errors import InvalidRequest
 from paddock.domain.event import CUSTOM_KIND, Event, EventKind
 from paddock.domain.team import Principal, Scope
 from paddock.interfaces.api import streams
-from paddock.interfaces.api.context import Given, Paging, Services, Who
+from paddock.interfaces.api.context import Given, Services, Who
 from paddock.interfaces.api.errors import request_id
+from paddock.interfaces.api.paging import ByNumber
 from paddock.interfaces.api.schemas.common import ListOf, Shape, at, paged
 from paddock.interfaces.api.streams import Format
 from paddock.ports.store import Transaction
@@ -74,7 +75,7 @@ App = Annotated[
 async def list_events(
     given: Given,
     who: Who,
-    page: Paging,
+    page: ByNumber,
     *,
     subject: Subject = "",
     kind: Kinds = None,
@@ -120,7 +121,7 @@ async def follow(
 
 
 @router.get("/audit")
-async def audit(given: Given, who: Who, page: Paging) -> ListOf[AuditShape]:
+async def audit(given: Given, who: Who, page: ByNumber) -> ListOf[AuditShape]:
     """Who did what in the team, oldest first."""
     who.require(Scope.AUDIT_READ)
     found, names = await _entries(given, who, _place(page.after), page.limit)

@@ -25,6 +25,7 @@ from paddock.interfaces.api.schemas.files import (
     ReadAt,
     TextShape,
     Unpacked,
+    WakingAt,
     answer,
     read_cursor,
     show_contents,
@@ -115,7 +116,7 @@ async def read_text(given: Given, who: Who, at: ReadAt) -> Response:
 
 
 @router.put("/files", response_model=EntryShape, openapi_extra=_BODY)
-async def write(request: Request, given: Given, who: Who, *, at: At) -> Response:
+async def write(request: Request, given: Given, who: Who, *, at: WakingAt) -> Response:
     """Write a file of any size; missing directories are made. It is whole or not there."""
     return answer(show_entry(await given.files.write(who, at, _body(request))))
 
@@ -190,7 +191,7 @@ async def pack(
     given: Given,
     who: Who,
     *,
-    at: At,
+    at: WakingAt,
     form: Annotated[ArchiveFormat, Query(alias="format")] = ArchiveFormat.TAR,
     closed: Closed = None,
 ) -> StreamingResponse:
@@ -207,7 +208,7 @@ async def pack(
 
 
 @router.put("/archive", openapi_extra=_TAR_BODY)
-async def unpack(request: Request, given: Given, who: Who, *, at: At) -> Unpacked:
+async def unpack(request: Request, given: Given, who: Who, *, at: WakingAt) -> Unpacked:
     """Unpack a tar or tar.gz in a directory, which is made if it is missing. Nothing is unpacked
     before all of it has come, and nothing at all when a name or a link leads outside."""
     return show_contents(await given.archives.unpack(who, at, _body(request)))

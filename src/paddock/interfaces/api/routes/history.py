@@ -7,7 +7,8 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from paddock.domain.history import Step
-from paddock.interfaces.api.context import MAX_PAGE, Given, Who
+from paddock.interfaces.api.context import Given, Who
+from paddock.interfaces.api.paging import MAX_PAGE
 from paddock.interfaces.api.routes.events import Kind
 from paddock.interfaces.api.schemas.common import Shape, at
 from paddock.services.history import Place

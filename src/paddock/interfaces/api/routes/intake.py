@@ -11,7 +11,8 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 from paddock.domain.errors import InvalidRequest
 from paddock.domain.event import CUSTOM_KIND
 from paddock.domain.intake import LARGEST_DATA, LAST_SEQ, MOST_AT_ONCE, Report, SourceState
-from paddock.interfaces.api.context import Given, Paging, Who
+from paddock.interfaces.api.context import Given, Who
+from paddock.interfaces.api.paging import ByName
 from paddock.interfaces.api.schemas.common import ListOf, Shape, Text, at, page_of
 
 router = APIRouter(prefix="/v1/sandboxes/{sandbox}", tags=["events"])
@@ -92,7 +93,7 @@ async def accept(request: Request, given: Given, who: Who, sandbox: str) -> Ackn
 
 
 @router.get("/events/sources")
-async def sources(given: Given, who: Who, sandbox: str, page: Paging) -> ListOf[SourceShape]:
+async def sources(given: Given, who: Who, sandbox: str, page: ByName) -> ListOf[SourceShape]:
     """Who has told of events in it, how far they have come, and what is missing."""
     found = await given.intake.sources(who, sandbox)
     return page_of(found, page, _source, lambda state: state.source)

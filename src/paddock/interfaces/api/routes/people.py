@@ -8,7 +8,8 @@ from pydantic import Field
 
 from paddock.domain.session import SignInLink
 from paddock.domain.team import Person, Role
-from paddock.interfaces.api.context import Given, Paging, Services, Who
+from paddock.interfaces.api.context import Given, Services, Who
+from paddock.interfaces.api.paging import PersonPage
 from paddock.interfaces.api.schemas.common import ListOf, Shape, Text, at, moment, paged
 from paddock.services.people import PersonWish
 
@@ -74,7 +75,7 @@ async def add(request: Request, given: Given, who: Who, wanted: AddPerson) -> In
 
 
 @router.get("")
-async def list_people(given: Given, who: Who, page: Paging) -> ListOf[PersonShape]:
+async def list_people(given: Given, who: Who, page: PersonPage) -> ListOf[PersonShape]:
     """The people of the team, those who have left included."""
     found = await given.people.list(who, page)
     return paged(found, page.limit - 1, show_person, lambda person: person.id)

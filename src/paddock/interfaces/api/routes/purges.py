@@ -7,7 +7,8 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from paddock.domain.purge import Purge, PurgeState, Whose
-from paddock.interfaces.api.context import Given, Paging, Who
+from paddock.interfaces.api.context import Given, Who
+from paddock.interfaces.api.paging import PurgePage
 from paddock.interfaces.api.schemas.common import ListOf, Shape, Text, at, moment, page_of
 
 router = APIRouter(prefix="/v1", tags=["owners"])
@@ -52,7 +53,7 @@ async def purge(given: Given, who: Who, response: Response, wanted: PurgeWish) -
 
 
 @router.get("/purges")
-async def list_purges(given: Given, who: Who, page: Paging) -> ListOf[PurgeShape]:
+async def list_purges(given: Given, who: Who, page: PurgePage) -> ListOf[PurgeShape]:
     """Those that run and those that are over, newest first."""
     found = await given.purges.list(who)
     return page_of(found, page, _show, lambda purge: purge.id, last_first=True)

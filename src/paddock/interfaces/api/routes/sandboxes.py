@@ -6,8 +6,9 @@ from fastapi import APIRouter, Query, Response
 
 from paddock.domain.errors import InvalidRequest
 from paddock.domain.sandbox import SandboxState
-from paddock.interfaces.api.context import Given, Key, Paging, Who
+from paddock.interfaces.api.context import Given, Key, Who
 from paddock.interfaces.api.lean import Lean
+from paddock.interfaces.api.paging import SandboxPage
 from paddock.interfaces.api.schemas.common import ListOf, Text, paged
 from paddock.interfaces.api.schemas.sandboxes import (
     ChangeSandbox,
@@ -35,7 +36,7 @@ async def list_sandboxes(
     given: Given,
     who: Who,
     *,
-    page: Paging,
+    page: SandboxPage,
     label: Annotated[list[str] | None, Query(description="NAME=VALUE; all must match")] = None,
     state: Annotated[list[SandboxState] | None, Query()] = None,
     name_prefix: Annotated[str, Query(max_length=63)] = "",

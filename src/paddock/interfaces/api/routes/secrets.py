@@ -7,7 +7,8 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from paddock.domain.secret import LARGEST, AccessPolicy, Secret, app_of
-from paddock.interfaces.api.context import Given, Paging, Who
+from paddock.interfaces.api.context import Given, Who
+from paddock.interfaces.api.paging import ByName
 from paddock.interfaces.api.schemas.common import ListOf, Shape, Text, at, paged
 from paddock.services.secrets import SecretWish
 
@@ -66,7 +67,7 @@ async def rotate(given: Given, who: Who) -> Rotated:
 
 @router.get("")
 async def list_secrets(
-    given: Given, who: Who, page: Paging, *, app: App = ""
+    given: Given, who: Who, page: ByName, *, app: App = ""
 ) -> ListOf[SecretShape]:
     """What the team or one of its apps has, by name; no values."""
     found = await given.secrets.list(who, page, app)

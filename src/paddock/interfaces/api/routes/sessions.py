@@ -10,7 +10,8 @@ from paddock.domain.errors import InvalidRequest, LimitExceeded, NotFound
 from paddock.domain.ids import is_id
 from paddock.domain.session import SESSION_PREFIX, SESSION_S, Session, csrf_of, ends_at
 from paddock.interfaces.api import browsers
-from paddock.interfaces.api.context import Given, Paging, Services, Who
+from paddock.interfaces.api.context import Given, Services, Who
+from paddock.interfaces.api.paging import SessionPage
 from paddock.interfaces.api.schemas.common import ListOf, Shape, Text, at, moment, paged
 
 router = APIRouter(prefix="/v1", tags=["people"])
@@ -80,7 +81,7 @@ async def sign_out(request: Request, given: Given, who: Who) -> Response:
 
 
 @router.get("/sessions")
-async def list_sessions(given: Given, who: Who, page: Paging) -> ListOf[SessionShape]:
+async def list_sessions(given: Given, who: Who, page: SessionPage) -> ListOf[SessionShape]:
     """Your sessions; the whole team's for who manages its people."""
     found = await given.sessions.list(who, page)
     return paged(found, page.limit - 1, _show, lambda session: session.id)

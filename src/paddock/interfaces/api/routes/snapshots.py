@@ -8,7 +8,8 @@ from pydantic import Field
 
 from paddock.domain.keeping import Kind, Pruning
 from paddock.domain.records import SnapshotRecord
-from paddock.interfaces.api.context import Given, Key, Paging, Who
+from paddock.interfaces.api.context import Given, Key, Who
+from paddock.interfaces.api.paging import SnapshotPage
 from paddock.interfaces.api.schemas.common import ListOf, Name, Shape, at, moment, paged
 from paddock.interfaces.api.schemas.sandboxes import SandboxShape, show
 from paddock.services.snapshots import Capture
@@ -86,7 +87,11 @@ async def restore(given: Given, who: Who, *, sandbox: str, wanted: Restore) -> S
 
 @router.get("/snapshots")
 async def list_snapshots(
-    given: Given, who: Who, page: Paging, *, sandbox: Annotated[str, Query(max_length=64)] = ""
+    given: Given,
+    who: Who,
+    page: SnapshotPage,
+    *,
+    sandbox: Annotated[str, Query(max_length=64)] = "",
 ) -> ListOf[SnapshotShape]:
     """The team's snapshots, newest first."""
     found = await given.snapshots.list(who, sandbox, page)

@@ -7,7 +7,8 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 
 from paddock.domain.ssh import DEFAULT_S, Proof, SshAccess
-from paddock.interfaces.api.context import Given, Paging, Services, Who
+from paddock.interfaces.api.context import Given, Services, Who
+from paddock.interfaces.api.paging import SshPage
 from paddock.interfaces.api.schemas.common import ListOf, Shape, Text, at, moment, paged
 from paddock.services.ssh_access import AccessWish
 
@@ -99,7 +100,7 @@ async def create(
 
 @router.get("/ssh")
 async def list_accesses(
-    given: Given, who: Who, *, sandbox: str, page: Paging
+    given: Given, who: Who, *, sandbox: str, page: SshPage
 ) -> ListOf[SshAccessShape]:
     """The ways in that there are and were, newest first."""
     found = await given.ssh.accesses.list(who, sandbox, page)

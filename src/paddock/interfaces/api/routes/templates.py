@@ -9,8 +9,9 @@ from pydantic import Field
 
 from paddock.domain.template import SourceKind, Template, TemplateSource
 from paddock.interfaces.api import streams
-from paddock.interfaces.api.context import Given, Paging, Who
+from paddock.interfaces.api.context import Given, Who
 from paddock.interfaces.api.errors import request_id
+from paddock.interfaces.api.paging import ByName
 from paddock.interfaces.api.schemas.common import Env, ListOf, Shape, Text, page_of
 from paddock.interfaces.api.streams import Format
 from paddock.services.templates import Step
@@ -76,7 +77,7 @@ class RemovedBuild(Shape):
 
 @router.get("")
 async def list_templates(
-    given: Given, who: Who, page: Paging, *, provider: ProviderName = ""
+    given: Given, who: Who, page: ByName, *, provider: ProviderName = ""
 ) -> ListOf[KeptTemplate]:
     """The provider's templates, by name."""
     found = await given.templates.list(who, provider)

@@ -33,6 +33,11 @@ class ErrorDetail(Shape):
     retryable: bool
     remediation: str
     request_id: str
+    exit_code: int | None = Field(
+        None,
+        description="of a command that was not started: 127 where there is no such program, 126 "
+        "where it cannot be executed; absent for all other errors",
+    )
 
 
 class ErrorBody(Shape):

@@ -86,7 +86,17 @@ async def readable_place(
     return replace(place, wake=wake)
 
 
+async def waking_place(
+    place: At,
+    wake: Annotated[bool, Query(description="whether a sandbox that sleeps is started for it")] = (
+        False
+    ),
+) -> Place:
+    return replace(place, wake=wake)
+
+
 ReadAt = Annotated[Place, Depends(readable_place)]
+WakingAt = Annotated[Place, Depends(waking_place)]
 ListCursor = Annotated[
     str, Query(max_length=2 * _LONGEST, description="next_cursor of the page before")
 ]

@@ -2,8 +2,11 @@
 
 import posixpath
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 import click
 
@@ -14,10 +17,18 @@ from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import size
 from paddock.interfaces.cli.progress import Display
 from paddock.interfaces.cli.remote.session import SandboxName, answer, sandbox
-from paddock.interfaces.client import AsyncSandbox, NotFound
+from paddock.interfaces.client import AsyncSandbox, Conflict, NotFound
 from paddock.interfaces.client.results import Transfer
 
+_WAKES = {"stopped": "start", "paused": "resume", "archived": "start"}
 _INSIDE = re.compile(r"([a-z0-9][a-z0-9_-]*):(.*)", re.DOTALL)
+
+
+class _How(TypedDict):
+    """As whom, and whether a sandbox that sleeps is started for it."""
+
+    user: str
+    wake: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +49,15 @@ def _end(text: str) -> _End:
 @click.argument("source", metavar="SRC", type=SandboxName())
 @click.argument("target", metavar="DST", type=SandboxName())
 @click.option("-u", "--user", default="", help="Whose rights count inside.")
+@click.option("--wake", is_flag=True, help="Start a sandbox that sleeps, where that is needed.")
 @output_options
 @pass_invocation
-def cp(invocation: Invocation, source: str, target: str, user: str) -> None:
+def cp(invocation: Invocation, /, source: str, target: str, *, user: str, wake: bool) -> None:
     """Copy a file or directory into a sandbox or out of it.
 
     One of SRC and DST is SANDBOX:PATH. As with `cp -r`, what is copied to a directory that is there
     lands in it under its own name; SRC/. is its content. Nothing is ever written outside of DST.
+    A sandbox that sleeps is read as it is where its provider can show it; all else needs --wake.
     """
     here, there = _end(source), _end(target)
     if bool(here.sandbox) == bool(there.sandbox):
@@ -52,23 +65,39 @@ def cp(invocation: Invocation, source: str, target: str, user: str) -> None:
 
     async def work(display: Display) -> Transfer:
         async with sandbox(here.sandbox or there.sandbox) as box:
-            carry = _Carry(box, user, display)
-            if here.sandbox:
-                return await carry.out(here.path, Path(there.path))
-            return await carry.into(here.path, there.path)
+            carry = _Carry(box, display, {"user": user, "wake": wake})
+            async with _explained(box, wake=wake):
+                if here.sandbox:
+                    return await carry.out(here.path, Path(there.path))
+                return await carry.into(here.path, there.path)
 
     with Display() as display:
         done = run_async(work(display))
     for name in done.skipped:
         click.echo(f"note: left out {name}: it leads outside", err=True)
-    answer(invocation, done, f"{done.files} files, {size(done.bytes)}")
+    answer(invocation, done, f"{_counted(done.files)}, {size(done.bytes)}")
+
+
+@asynccontextmanager
+async def _explained(box: AsyncSandbox, *, wake: bool) -> AsyncIterator[None]:
+    """To who was refused because the sandbox sleeps, say which option wakes it."""
+    try:
+        yield
+    except Conflict as error:
+        if not wake and (verb := _WAKES.get((await box.info()).state)):
+            error.remediation = f"say --wake, or wake it first: `paddock {verb} {box.name}`"
+        raise
+
+
+def _counted(files: int) -> str:
+    return "1 file" if files == 1 else f"{files} files"
 
 
 class _Carry:
     """Copies one thing, and shows how far it is."""
 
-    def __init__(self, box: AsyncSandbox, user: str, display: Display) -> None:
-        self._box, self._user, self._display = box, user, display
+    def __init__(self, box: AsyncSandbox, display: Display, how: _How) -> None:
+        self._box, self._display, self._how = box, display, how
 
     async def into(self, source: str, target: str) -> Transfer:
         local = Path(source)
@@ -77,21 +106,19 @@ class _Carry:
         if not _is_content(source) and await self._is_directory(target):
             target = posixpath.join(target, local.absolute().name)
         text = f"copying {local.name or source}"
-        return await self._box.files.upload(
-            local, target, user=self._user, progress=self._told(text)
-        )
+        return await self._box.files.upload(local, target, **self._how, progress=self._told(text))
 
     async def out(self, source: str, target: Path) -> Transfer:
         if not _is_content(source) and target.is_dir():
             target /= posixpath.basename(source.rstrip("/"))
         text = f"copying {source}"
         return await self._box.files.download(
-            source, target, user=self._user, progress=self._told(text)
+            source, target, **self._how, progress=self._told(text)
         )
 
     async def _is_directory(self, path: str) -> bool:
         try:
-            return (await self._box.files.stat(path, user=self._user)).is_dir
+            return (await self._box.files.stat(path, **self._how)).is_dir
         except NotFound:
             return path.endswith("/")
 

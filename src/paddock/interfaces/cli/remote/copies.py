@@ -123,6 +123,26 @@ async def _delete(server: Server, name: str) -> None:
     await server.call("DELETE", f"/v1/snapshots/{segment(name)}")
 
 
+@snapshot.command()
+@sandbox_argument
+@click.argument("taken", metavar="SNAPSHOT")
+@output_options
+@pass_invocation
+def restore(invocation: Invocation, name: str, taken: str) -> None:
+    """Give a sandbox the disk of a snapshot, by id or name.
+
+    It keeps its id and name, and runs afterwards. What it had is kept as an automatic snapshot.
+    """
+
+    async def work() -> SandboxInfo:
+        async with sandbox(name) as box:
+            await box.restore(taken)
+            return await box.info()
+
+    info = run_async(work())
+    answer(invocation, info, f"{info.name} restored; what it had is kept as an automatic snapshot")
+
+
 @snapshot.command("list")
 @click.option("--sandbox", "source", default="", help="Only those of this one.")
 @output_options

@@ -49,10 +49,11 @@ def exec_(
 ) -> int:
     """Run a command in a sandbox.
 
-    Its streams are joined to yours and its exit code is passed on; 124 is its deadline. It is not
-    disturbed when the connection breaks or the server restarts. What stands after `--` belongs to
-    the command; a single argument with spaces in it goes to the sandbox's shell. With --login it
-    has what a terminal has: what ~/.profile and ~/.bashrc set, and functions such as nvm.
+    Its streams are joined to yours and its exit code is passed on; 124 is its deadline, 127 that
+    there is no such program, 126 that it cannot be executed. It is not disturbed when the
+    connection breaks or the server restarts. What stands after `--` belongs to the command; a
+    single argument with spaces in it goes to the sandbox's shell. With --login it has what a
+    terminal has: what ~/.profile and ~/.bashrc set, and functions such as nvm.
     """
     if options["words"][:1] in (("-h",), ("--help",)):
         click.echo(context.get_help())

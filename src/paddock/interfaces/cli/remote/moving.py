@@ -1,4 +1,4 @@
-"""`paddock stop`, `start`, `pause`, `resume`, `rm`: one thing done to several sandboxes."""
+"""`paddock stop`, `start`, `pause`, `resume`, `archive`, `rm`: one thing done to several."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -62,6 +62,12 @@ stop = _command("stop", "stopped", lambda box: box.stop(), "Stop sandboxes; the 
 start = _command("start", "started", lambda box: box.start(), "Start stopped sandboxes.")
 pause = _command("pause", "paused", lambda box: box.pause(), "Freeze sandboxes, memory and all.")
 resume = _command("resume", "resumed", lambda box: box.resume(), "Let paused sandboxes go on.")
+archive = _command(
+    "archive",
+    "archived",
+    lambda box: box.archive(),
+    "Compress the disks of stopped sandboxes; `start` brings them back.",
+)
 
 
 @click.command()

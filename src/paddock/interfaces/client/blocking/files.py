@@ -14,7 +14,8 @@ from paddock.interfaces.client.transfers import Content
 
 class Files(Transfers):
     """A sandbox's files. A relative path starts at the home of the user, which is the sandbox's
-    own unless `user` says whose rights count."""
+    own unless `user` says whose rights count. A sandbox that sleeps is read asleep where that can
+    be had; `wake` starts it where it cannot, and for what is written. Conflict otherwise."""
 
     _inner: AsyncFiles
 
@@ -22,18 +23,20 @@ class Files(Transfers):
         super().__init__(inner)
         self._inner = inner
 
-    def read(self, path: str, *, user: str = "", encoding: str = "utf-8") -> str:
+    def read(
+        self, path: str, *, user: str = "", wake: bool = False, encoding: str = "utf-8"
+    ) -> str:
         """A file's content as text."""
-        return portal().run(self._inner.read(path, user=user, encoding=encoding))
+        return portal().run(self._inner.read(path, user=user, wake=wake, encoding=encoding))
 
-    def read_bytes(self, path: str, *, user: str = "") -> bytes:
+    def read_bytes(self, path: str, *, user: str = "", wake: bool = False) -> bytes:
         """A file's content."""
-        return portal().run(self._inner.read_bytes(path, user=user))
+        return portal().run(self._inner.read_bytes(path, user=user, wake=wake))
 
-    def write(self, path: str, data: Content, *, user: str = "") -> FileInfo:
+    def write(self, path: str, data: Content, *, user: str = "", wake: bool = False) -> FileInfo:
         """Write a file, with the directories above it: text, bytes, a file object, or pieces as
         they come, of any size. It is whole afterwards, or as it was before."""
-        return portal().run(self._inner.write(path, data, user=user))
+        return portal().run(self._inner.write(path, data, user=user, wake=wake))
 
     def list(
         self,
@@ -42,9 +45,12 @@ class Files(Transfers):
         depth: int = 1,
         exclude: Sequence[str] | None = None,
         user: str = "",
+        wake: bool = False,
     ) -> Sequence[FileInfo]:
         """What is in a directory, so many levels deep; as scan() has it, but all at once."""
-        return portal().run(self._inner.list(path, depth=depth, exclude=exclude, user=user))
+        return portal().run(
+            self._inner.list(path, depth=depth, exclude=exclude, user=user, wake=wake)
+        )
 
     def scan(
         self,
@@ -53,17 +59,20 @@ class Files(Transfers):
         depth: int = 1,
         exclude: Sequence[str] | None = None,
         user: str = "",
+        wake: bool = False,
     ) -> Iterator[FileInfo]:
         """What is in a directory, page by page as it is read on: sorted, each directory before
         what is in it. Directories of the names in `exclude` are listed but not entered; those of
         the server's setting `files.excluded` unless that is given."""
-        return portal().each(self._inner.scan(path, depth=depth, exclude=exclude, user=user))
+        return portal().each(
+            self._inner.scan(path, depth=depth, exclude=exclude, user=user, wake=wake)
+        )
 
-    def stat(self, path: str, *, user: str = "") -> FileInfo:
-        return portal().run(self._inner.stat(path, user=user))
+    def stat(self, path: str, *, user: str = "", wake: bool = False) -> FileInfo:
+        return portal().run(self._inner.stat(path, user=user, wake=wake))
 
-    def exists(self, path: str, *, user: str = "") -> bool:
-        return portal().run(self._inner.exists(path, user=user))
+    def exists(self, path: str, *, user: str = "", wake: bool = False) -> bool:
+        return portal().run(self._inner.exists(path, user=user, wake=wake))
 
     def make_dir(self, path: str, *, user: str = "") -> FileInfo:
         """With those above it; one that is there is no error."""

@@ -1,4 +1,4 @@
-"""What becomes of a sandbox: paused, stopped, forked, kept as a snapshot, deleted.
+"""What becomes of a sandbox: paused, stopped, changed, forked, deleted.
 
 Written by scripts/blocking.py; do not edit.
 """
@@ -8,7 +8,6 @@ from typing import Self
 
 from paddock.interfaces.client.life import AsyncLife
 from paddock.interfaces.client.portal import portal
-from paddock.interfaces.client.results import SnapshotInfo
 
 
 class Life:
@@ -60,12 +59,6 @@ class Life:
     def set_labels(self, labels: Mapping[str, str]) -> None:
         """Instead of those it has."""
         portal().run(self._inner.set_labels(labels))
-
-    def snapshot(
-        self, name: str = "", *, memory: bool = False, keep: float | None = None
-    ) -> SnapshotInfo:
-        """Keep its disk as it is now, also while it runs; for so many seconds, or until deleted."""
-        return portal().run(self._inner.snapshot(name, memory=memory, keep=keep))
 
     def fork(
         self,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Self
 
 from paddock.interfaces.client.blocking.commands import Commands
+from paddock.interfaces.client.blocking.disk import Disk
 from paddock.interfaces.client.blocking.files import Files
 from paddock.interfaces.client.blocking.life import Life
 from paddock.interfaces.client.blocking.pty import Pty
@@ -17,7 +18,7 @@ from paddock.interfaces.client.sandbox import AsyncSandbox
 from paddock.interfaces.client.server import Server
 
 
-class Sandbox(Life, Sight):
+class Sandbox(Life, Disk, Sight):
     """A sandbox. As a context manager it is deleted at the end, if it was made here."""
 
     _inner: AsyncSandbox

@@ -19,10 +19,10 @@ class Transfers:
     def __init__(self, inner: AsyncTransfers) -> None:
         self._inner = inner
 
-    def read_stream(self, path: str, *, user: str = "") -> Iterator[bytes]:
+    def read_stream(self, path: str, *, user: str = "", wake: bool = False) -> Iterator[bytes]:
         """A file's content as it comes. When the connection breaks it goes on where it was;
         Conflict when the file was changed meanwhile, so that no two versions are ever mixed."""
-        return portal().each(self._inner.read_stream(path, user=user))
+        return portal().each(self._inner.read_stream(path, user=user, wake=wake))
 
     def upload(
         self,
@@ -30,11 +30,14 @@ class Transfers:
         path: str,
         *,
         user: str = "",
+        wake: bool = False,
         progress: Told | None = None,
     ) -> Transfer:
         """A file becomes the one at `path`, a directory's content becomes part of that at `path`;
         permissions and links are kept."""
-        return portal().run(self._inner.upload(local, path, user=user, progress=progress))
+        return portal().run(
+            self._inner.upload(local, path, user=user, wake=wake, progress=progress)
+        )
 
     def download(
         self,
@@ -42,8 +45,11 @@ class Transfers:
         local: str | os.PathLike[str],
         *,
         user: str = "",
+        wake: bool = False,
         progress: Told | None = None,
     ) -> Transfer:
         """A file becomes the one at `local`, a directory's content becomes part of that there.
         Nothing of it is ever written outside of `local`."""
-        return portal().run(self._inner.download(path, local, user=user, progress=progress))
+        return portal().run(
+            self._inner.download(path, local, user=user, wake=wake, progress=progress)
+        )

@@ -1,0 +1,66 @@
+"""What is kept of a sandbox's disk, and its files while it sleeps."""
+
+import pytest
+
+
+def state(cli, box):
+    return cli.answer("inspect", box)["sandboxes"][0]["state"]
+
+
+@pytest.mark.proves("L4")
+def test_a_stopped_one_is_archived_and_start_brings_it_back(cli, box):
+    cli.text("exec", box, "--", "sh", "-c", "echo kept > note")
+    refused = cli("archive", box)
+    assert refused.returncode == 1
+    assert b"fix:" in refused.stderr
+    cli.text("stop", box)
+    assert cli.text("archive", box) == f"{box} archived\n"
+    assert state(cli, box) == "archived"
+    assert cli.answer("archive", box) == {"sandboxes": [box], "done": "archived"}
+    cli.text("start", box)
+    assert cli.text("exec", box, "--", "cat", "note") == "kept\n"
+
+
+@pytest.mark.proves("N3")
+def test_a_snapshot_is_returned_to_and_what_was_there_is_kept(cli, box):
+    cli.text("exec", box, "--", "sh", "-c", "echo old > note")
+    taken = cli.answer("snapshot", "create", box)["id"]
+    cli.text("exec", box, "--", "sh", "-c", "echo new > note")
+    before = cli.answer("inspect", box)["sandboxes"][0]["id"]
+    said = cli.text("snapshot", "restore", box, taken)
+    assert said == f"{box} restored; what it had is kept as an automatic snapshot\n"
+    assert cli.text("exec", box, "--", "cat", "note") == "old\n"
+    kept = cli.answer("snapshot", "list", "--sandbox", box)["snapshots"]
+    automatic = [each["id"] for each in kept if each["automatic"]]
+    assert len(automatic) == 1
+    again = cli.answer("snapshot", "restore", box, automatic[0])
+    assert (again["id"], again["state"]) == (before, "running")
+    assert cli.text("exec", box, "--", "cat", "note") == "new\n"
+    missing = cli("snapshot", "restore", box, "nothing-here")
+    assert missing.returncode == 1
+    assert cli.text("exec", box, "--", "cat", "note") == "new\n"
+
+
+@pytest.mark.proves("S11", "S12")
+def test_a_copy_wakes_a_sandbox_only_when_told_to(cli, box, tmp_path):
+    home = cli.text("exec", box, "--", "sh", "-c", "mkdir d; echo 1 > d/one; pwd").strip()
+    (tmp_path / "new").write_text("new")
+    into = (str(tmp_path / "new"), f"{box}:{home}/new")
+    out = (f"{box}:{home}/d", str(tmp_path / "back"))
+    file = (f"{box}:{home}/d/one", str(tmp_path / "one"))
+    for verb, words in (("stop", into), ("pause", out), ("archive", file)):
+        if verb == "archive":
+            cli.text("stop", box)
+        cli.text(verb, box)
+        asleep = state(cli, box)
+        refused = cli("cp", *words)
+        assert refused.returncode == 1
+        waking = "resume" if verb == "pause" else "start"
+        fix = f"fix: say --wake, or wake it first: `paddock {waking} {box}`"
+        assert fix in refused.stderr.decode()
+        assert state(cli, box) == asleep
+        assert cli.text("cp", "--wake", *words).startswith("1 file, ")
+        assert state(cli, box) == "running"
+    assert cli.text("exec", box, "--", "cat", "new") == "new"
+    assert (tmp_path / "back" / "one").read_text() == "1\n"
+    assert (tmp_path / "one").read_text() == "1\n"
