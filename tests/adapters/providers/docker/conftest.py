@@ -109,7 +109,7 @@ def engine_host(share: Any, need: Any) -> Iterator[str]:
 def podman_host(share: Any, need: Any) -> Iterator[str]:
     """Where a real Podman listens."""
     try:
-        with share("podman-engine", start_podman) as value:
+        with share("podman-engine", start_podman, stop_watched) as value:
             yield value["address"]
     except CannotStart as error:
         need("podman", str(error))
