@@ -32,7 +32,7 @@ HONEST = {501, 502, 503, 504}
 ENDLESS = {"GET /v1/events/stream"}
 INSIDE = ("/exec", "/commands", "/files", "/archive", "/terminal")
 """On the reference provider these reach the host itself, so its sandbox is a stopped one."""
-EXAMPLES = 20
+EXAMPLES = 10
 
 
 @pytest.fixture(scope="module")
