@@ -18,6 +18,7 @@ from paddock.domain.audit import AuditEntry
 from paddock.domain.event import Event
 from paddock.domain.intake import SourceState
 from paddock.domain.records import SandboxRecord, SnapshotRecord
+from paddock.domain.repetition import KeptAnswer
 from paddock.domain.sandbox import SandboxState
 from paddock.domain.secret import Secret
 from paddock.ports import paging
@@ -179,6 +180,10 @@ class Audit(Protocol):
 class Keys(Protocol):
     """Idempotency keys: what a request with this key has made before."""
 
+    def find(self, team_id: str, key: str, *, fingerprint: str) -> str | None:
+        """The id that belongs to the key, if it has one. Conflict as when it is claimed."""
+        ...
+
     def claim(self, team_id: str, key: str, *, fingerprint: str, object_id: str, now: float) -> str:
         """The id that belongs to the key: `object_id` when it is new, otherwise the earlier one.
 
@@ -186,8 +191,19 @@ class Keys(Protocol):
         """
         ...
 
+    def keep(self, answer: KeptAnswer) -> None:
+        """With the key, which was claimed for it."""
+        ...
+
+    def answer(self, team_id: str, key: str) -> KeptAnswer | None: ...
+
+    def sealed_otherwise(self, key_id: str, limit: int) -> Sequence[KeptAnswer]:
+        """Of all teams, those that another key of the vault seals."""
+        ...
+
     def release(self, team_id: str, object_id: str) -> None:
-        """What the key stood for was never made: the same request may be tried again."""
+        """What the key stood for was never made, or is forgotten with its answer: the same request
+        may be tried again."""
         ...
 
     def prune(self, before: float, limit: int) -> int: ...

@@ -13,6 +13,7 @@ from paddock.domain.records import check_name
 from paddock.domain.team import Person, Principal, Role, Scope, Team, Token
 from paddock.ports.clock import Clock
 from paddock.ports.store import Page, Store, Transaction
+from paddock.services.once import Once, Repeatable
 from paddock.services.stays import Stays, find_token
 
 _log = logging.getLogger(__name__)
@@ -48,9 +49,10 @@ class _Known:
 class Access:
     """Lets in who has a token, and makes and ends tokens."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, once: Once) -> None:
         self._store = store
         self._clock = clock
+        self._once = once
         self._known: dict[str, _Known] = {}
         self.stays = Stays(store, clock)
 
@@ -110,21 +112,24 @@ class Access:
 
         await self._store.write(note)
 
-    async def create_team(self, principal: Principal, name: str) -> tuple[Team, Token, str]:
+    async def create_team(
+        self, principal: Principal, name: str, key: str = ""
+    ) -> tuple[Team, Token, str]:
         """A team, and the token of its first admin with its secret."""
         principal.require(Scope.TEAMS_MANAGE)
         now = self._clock.wall()
         team = Team(new_id(TEAM_PREFIX), check_name(name), now)
         token, presented = rules.issue(team, "first admin", Role.ADMIN, now)
 
-        def add(tx: Transaction) -> None:
+        def add(tx: Transaction) -> tuple[str, tuple[Team, Token, str]]:
             tx.teams.add(team)
             tx.tokens.add(token)
             entry = _entry(team.id, principal.actor, "team.create", team.id, at=now, name=name)
             tx.audit.append([entry])
+            return team.id, (team, token, presented)
 
-        await self._store.write(add)
-        return team, token, presented
+        request = Repeatable(principal, key, "team.create", name)
+        return await self._once.write(request, add, tuple[Team, Token, str])
 
     async def team_of(self, principal: Principal) -> Team:
         return await self._team(principal, "")
@@ -137,7 +142,7 @@ class Access:
         return [own] if own and page.after < own.id else []
 
     async def create_token(
-        self, principal: Principal, wish: TokenWish, team_name: str = ""
+        self, principal: Principal, wish: TokenWish, team_name: str = "", key: str = ""
     ) -> tuple[Token, str]:
         """A token and its secret, for one's own team unless one may manage others."""
         wish = _checked(principal, wish)
@@ -146,7 +151,7 @@ class Access:
         if team.id == principal.team_id:
             rules.check_gives(principal, wish.scopes or rules.granted(wish.role, team.operator))
 
-        def add(tx: Transaction) -> tuple[Token, str]:
+        def add(tx: Transaction) -> tuple[str, tuple[Token, str]]:
             person = find_person(tx, team.id, wish.person) if wish.person else None
             token, presented = rules.issue(
                 team,
@@ -161,9 +166,10 @@ class Access:
             detail = {"name": token.name, "role": token.role, "person": token.person_id}
             entry = _entry(team.id, principal.actor, "token.create", token.id, at=now, **detail)
             tx.audit.append([entry])
-            return token, presented
+            return token.id, (token, presented)
 
-        return await self._store.write(add)
+        request = Repeatable(principal, key, "token.create", (team.id, wish))
+        return await self._once.write(request, add, tuple[Token, str])
 
     async def tokens(self, principal: Principal, page: Page, person: str = "") -> Sequence[Token]:
         """The team's, or one person's; who manages none sees their own."""

@@ -20,6 +20,7 @@ from paddock.domain.team import (
 from paddock.ports.clock import Clock
 from paddock.ports.store import Page, Store, Transaction
 from paddock.services.access import Access, find_person
+from paddock.services.once import Once, Repeatable
 from paddock.services.sessions import Sessions
 
 ME = "me"
@@ -39,13 +40,18 @@ class PersonWish:
 class People:
     """There are no passwords: a link that opens once lets somebody in."""
 
-    def __init__(self, store: Store, clock: Clock, access: Access, sessions: Sessions) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, access: Access, *, once: Once, sessions: Sessions
+    ) -> None:
         self._store = store
+        self._once = once
         self._clock = clock
         self._access = access
         self.sessions = sessions
 
-    async def add(self, principal: Principal, wish: PersonWish) -> tuple[Person, SignInLink, str]:
+    async def add(
+        self, principal: Principal, wish: PersonWish, key: str = ""
+    ) -> tuple[Person, SignInLink, str]:
         """Somebody new, and the link by which they come in for the first time."""
         principal.require(Scope.PEOPLE_MANAGE)
         now = self._clock.wall()
@@ -60,13 +66,14 @@ class People:
         _check_gives(principal, person)
         link, presented = new_link(person, now, INVITATION_S)
 
-        def write(tx: Transaction) -> None:
+        def write(tx: Transaction) -> tuple[str, tuple[Person, SignInLink, str]]:
             tx.people.add(person)
             tx.links.add(link)
             self._note(tx, principal, person, "person.add", role=person.role)
+            return person.id, (person, link, presented)
 
-        await self._store.write(write)
-        return person, link, presented
+        request = Repeatable(principal, key, "person.add", wish)
+        return await self._once.write(request, write, tuple[Person, SignInLink, str])
 
     async def get(self, principal: Principal, name: str) -> Person:
         """Oneself, and anybody of the team for who manages them."""
@@ -123,6 +130,7 @@ class People:
             left = replace(person, removed_at=person.removed_at or now)
             if forget:
                 left = replace(left, name="", email="")
+                tx.keys.release(person.team_id, person.id)
             tokens = tx.tokens.revoke_of(person.id, now)
             sessions = tx.sessions.end_of(person.id, now)
             tx.links.remove_of(person.id)
@@ -138,12 +146,12 @@ class People:
         return person
 
     async def link(
-        self, principal: Principal, name: str, lifetime_s: float | None = None
+        self, principal: Principal, name: str, lifetime_s: float | None = None, key: str = ""
     ) -> tuple[SignInLink, str]:
         """A link that lets them sign in once: one's own, or anybody's for who manages them."""
         name, now = _meant(principal, name), self._clock.wall()
 
-        def write(tx: Transaction) -> tuple[SignInLink, str]:
+        def write(tx: Transaction) -> tuple[str, tuple[SignInLink, str]]:
             person = find_person(tx, principal.team_id, name)
             if person.removed_at is not None:
                 raise Conflict(f"{person.id} has left", remediation="add them anew")
@@ -151,9 +159,10 @@ class People:
             link, presented = new_link(person, now, lifetime_s)
             tx.links.add(link)
             self._note(tx, principal, person, "person.link", link=link.id)
-            return link, presented
+            return link.id, (link, presented)
 
-        return await self._store.write(write)
+        request = Repeatable(principal, key, "person.link", (name, lifetime_s))
+        return await self._once.write(request, write, tuple[SignInLink, str])
 
     # Never a name: the log outlives the person, and shows the name only as long as it is kept.
     def _note(

@@ -18,11 +18,12 @@ from paddock.guest_client.host import Port
 from paddock.ports.clock import Clock
 from paddock.ports.dialer import Dialer
 from paddock.ports.provider import Endpoint, Ref
-from paddock.ports.store import Store
+from paddock.ports.store import Store, Transaction
 from paddock.services.access import Access
 from paddock.services.activity import Activity
 from paddock.services.changes import Changes
 from paddock.services.guests import Guests
+from paddock.services.once import Once, Repeatable
 from paddock.services.providers import Providers
 from paddock.services.recall import Recall
 from paddock.services.sandboxes import Sandboxes
@@ -60,6 +61,7 @@ class Previews:
         guests: Guests,
         activity: Activity,
         access: Access,
+        once: Once,
         dial: Dialer,
         key: bytes,
     ) -> None:
@@ -72,6 +74,7 @@ class Previews:
         self._guests = guests
         self._activity = activity
         self._access = access
+        self._once = once
         self._dial = dial
         self._key = key
         self._endpoints: dict[str, dict[int, Endpoint]] = {}
@@ -119,7 +122,7 @@ class Previews:
         )
 
     async def share(
-        self, principal: Principal, name: str, port: int, lasts_s: float
+        self, principal: Principal, name: str, port: int, *, lasts_s: float, key: str = ""
     ) -> tuple[PreviewLink, str]:
         """A link that opens a private port to whoever has it."""
         principal.require(Scope.SANDBOXES_WRITE)
@@ -132,7 +135,15 @@ class Previews:
         told = {**data, **app_in(sandbox)}
         event = Event(sandbox.team_id, kind, sandbox.id, now, told, principal.actor)
         entry = self._changes.entry(principal, sandbox, "preview.share", {"port": port})
-        await self._store.write(lambda tx: (tx.events.append([event]), tx.audit.append([entry])))
+
+        def write(tx: Transaction) -> tuple[str, PreviewLink]:
+            tx.events.append([event])
+            tx.audit.append([entry])
+            return sandbox.id, link
+
+        request = Repeatable(principal, key, "preview.share", (sandbox.id, port, lasts_s))
+        # The link's word is its content, signed: the same link has the same one.
+        link = await self._once.write(request, write, PreviewLink)
         return link, preview.sign(link, self._key)
 
     async def revoke_links(self, principal: Principal, name: str) -> SandboxRecord:

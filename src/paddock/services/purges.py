@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -22,6 +22,8 @@ from paddock.domain.team import Principal, Scope
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
 from paddock.services.belongings import Belongings, belongings
+from paddock.services.leases import Leases
+from paddock.services.once import Repeatable
 from paddock.services.recall import Recall
 from paddock.services.sandboxes import Sandboxes
 from paddock.services.secrets import Secrets
@@ -31,6 +33,7 @@ from paddock.services.system import system
 _log = logging.getLogger(__name__)
 _PAGE = 500
 _PAUSE_S = 5.0
+_LOOK_EVERY_S = 5.0
 _KEY = "purge-key"
 _ALWAYS_KEPT = (
     "audit entries: who did what and when, by ids; details are taken out and the chain still holds"
@@ -56,6 +59,7 @@ class Purges:
         self._snapshots = snapshots
         self._secrets = secrets
         self._recall = recall
+        self._leases = Leases(store, clock)
         self._underway: dict[str, asyncio.Task[None]] = {}
 
     async def plan(self, principal: Principal, whose: Whose) -> Purge:
@@ -71,10 +75,26 @@ class Purges:
             kept=(*await self._held(found.boxes), _ALWAYS_KEPT),
         )
 
-    async def begin(self, principal: Principal, whose: Whose, *, force: bool) -> Purge:
-        """Goes on by itself, also after a crash. Conflict, and nothing is removed, while work that
-        is nowhere else would be lost."""
+    async def begin(
+        self, principal: Principal, whose: Whose, *, force: bool, key: str = ""
+    ) -> Purge:
+        """Goes on by itself, also after a crash; the same key gives the same one, however far it
+        has come. Conflict, and nothing is removed, while work that is nowhere else would be lost.
+        """
         principal.require(Scope.OWNERS_PURGE)
+        purge = await self._new(principal, whose, force=force)
+        request = Repeatable(principal, key, "purge", (purge.digest, force))
+        if earlier := await self._store.read(lambda tx: _earlier(tx, request)):
+            return earlier
+        await self._check_nothing_is_lost(principal, whose, force=force)
+        begun = await self._store.write(lambda tx: self._begun(tx, purge, request))
+        if begun.id == purge.id:
+            self._follow(purge)
+        return begun
+
+    async def _check_nothing_is_lost(
+        self, principal: Principal, whose: Whose, *, force: bool
+    ) -> None:
         boxes = (await self._find(principal.team_id, whose)).boxes
         if not force and (held := await self._held(boxes)):
             raise Conflict(
@@ -82,16 +102,24 @@ class Purges:
                 + "; ".join(held[:5]),
                 remediation="extract it first, or purge with force to lose it",
             )
-        purge = await self._new(principal, whose, force=force)
-        action = "app.purge" if whose.app else "owner.purge"
 
-        def write(tx: Transaction) -> None:
-            _put(tx, purge)
-            detail = {"digest": purge.digest, "forced": force}
-            tx.audit.append([_entry(purge, action, self._clock.wall(), detail)])
-
-        await self._store.write(write)
-        self._follow(purge)
+    def _begun(self, tx: Transaction, purge: Purge, request: Repeatable) -> Purge:
+        if earlier := _earlier(tx, request):
+            return earlier
+        now = self._clock.wall()
+        if request.key:
+            tx.keys.claim(
+                purge.team_id,
+                request.key,
+                fingerprint=request.fingerprint,
+                object_id=purge.id,
+                now=now,
+            )
+        _put(tx, purge)
+        self._leases.take(tx, purge.id)
+        action = "app.purge" if purge.app else "owner.purge"
+        detail = {"digest": purge.digest, "forced": purge.force}
+        tx.audit.append([_entry(purge, action, now, detail)])
         return purge
 
     async def get(self, principal: Principal, purge_id: str) -> Purge:
@@ -111,11 +139,38 @@ class Purges:
 
     async def settle(self) -> None:
         """After a start: go on with what the last process did not finish."""
-        if self._store.is_shared:
-            return  # another process may be at it; who asks again begins a new one
+        await self._take_over(anyway=not self._store.is_shared or self._store.was_unused)
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """While this is open, what another process dies at is gone on with here."""
+        if not self._store.is_shared:
+            yield
+            return
+        task = asyncio.create_task(self._watch(), name="purges of other processes")
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _watch(self) -> None:
+        while True:
+            await self._clock.sleep(_LOOK_EVERY_S)
+            try:
+                await self._take_over(anyway=False)
+            except PaddockError as error:
+                _log.warning("purges could not be read", extra={"error": error.message})
+
+    async def _take_over(self, *, anyway: bool) -> None:
         for value in (await self._store.read(lambda tx: tx.values.all("purge."))).values():
             purge = msgspec.convert(value, Purge)
-            if purge.state is PurgeState.RUNNING:
+            if purge.state is not PurgeState.RUNNING or purge.id in self._underway:
+                continue
+            take = partial(self._leases.take, name=purge.id, anyway=anyway)
+            if await self._store.write(take):
+                _log.info("purge taken over", extra={"id": purge.id})
                 self._follow(purge)
 
     async def aclose(self) -> None:
@@ -131,6 +186,10 @@ class Purges:
         task.add_done_callback(lambda _: self._underway.pop(purge.id, None))
 
     async def _carry_out(self, purge: Purge) -> None:
+        async with self._leases.kept(purge.id):
+            await self._pursue(purge)
+
+    async def _pursue(self, purge: Purge) -> None:
         while True:
             try:
                 purge, waits = await self._pass(purge)
@@ -147,25 +206,27 @@ class Purges:
         found = await self._find(purge.team_id, purge.whose, most=_PAGE)
         known = dict.fromkeys((*purge.subjects, *found.ids))
         purge = await self._put(replace(purge, subjects=tuple(known)))
-        purge, waits = await self._remove(purge, found)
-        if waits:
+        purge, stays = await self._remove(purge, found)
+        if stays and purge.state is PurgeState.RUNNING:
             return purge, True
         for subject in purge.subjects:
-            await self._clear(subject)
+            if subject not in stays:
+                await self._clear(subject)
         return await self._finish(purge, found.boxes), False
 
-    async def _remove(self, purge: Purge, found: Belongings) -> tuple[Purge, bool]:
+    async def _remove(self, purge: Purge, found: Belongings) -> tuple[Purge, frozenset[str]]:
+        """The sandboxes that are still there: kept, or on their way."""
         who = system(purge.team_id, "purge")
         count = {"snapshots": await self._remove_snapshots(who, found.copies)}
-        kept, waits, count["sandboxes"] = await self._remove_sandboxes(who, found.boxes, purge)
+        kept, leaving, count["sandboxes"] = await self._remove_sandboxes(who, found.boxes, purge)
         if purge.app and not kept:
             # What stays still needs its configuration.
             count["secrets"] = await self._remove_secrets(who, found.secrets, purge.app)
         purge = replace(purge, removed=_sum(purge.removed, count))
         if kept:
-            blocked = replace(purge, state=PurgeState.BLOCKED, kept=tuple(kept))
-            return await self._put(replace(blocked, ended_at=self._clock.wall())), False
-        return await self._put(purge), waits
+            why = tuple(f"sandbox {box}: {message}" for box, message in kept.items())
+            purge = replace(purge, state=PurgeState.BLOCKED, kept=why, ended_at=self._clock.wall())
+        return await self._put(purge), frozenset((*kept, *leaving))
 
     async def _remove_snapshots(self, who: Principal, copies: Sequence[SnapshotRecord]) -> int:
         count = 0
@@ -177,20 +238,22 @@ class Purges:
 
     async def _remove_sandboxes(
         self, who: Principal, boxes: Sequence[SandboxRecord], purge: Purge
-    ) -> tuple[Sequence[str], bool, int]:
-        """What could not be, whether some are still on their way, and how many were."""
-        kept, waits, count = [], False, 0
+    ) -> tuple[Mapping[str, str], Sequence[str], int]:
+        """Which could not be and why, which are still on their way, and how many were."""
+        kept: dict[str, str] = {}
+        leaving, count = [], 0
         for box in boxes:
             if box.state is SandboxState.DELETED:
                 continue
             try:
                 left = await self._sandboxes.delete(who, box.id, force=purge.force)
             except Conflict as error:
-                kept.append(f"sandbox {box.id}: {error.message}")
+                kept[box.id] = error.message
                 continue
             count += 1
-            waits = waits or left.state is not SandboxState.DELETED
-        return kept, waits, count
+            if left.state is not SandboxState.DELETED:
+                leaving.append(box.id)
+        return kept, leaving, count
 
     async def _remove_secrets(self, who: Principal, found: Sequence[Secret], app: str) -> int:
         count = 0
@@ -311,6 +374,16 @@ def _forget(tx: Transaction, team_id: str, after: int, app: str) -> None:
 
 def _name(principal: Principal, purge_id: str) -> str:
     return f"purge.{principal.team_id}.{purge_id}"
+
+
+def _earlier(tx: Transaction, request: Repeatable) -> Purge | None:
+    """The one that the same request has begun before."""
+    if not request.key:
+        return None
+    who = request.principal
+    found = tx.keys.find(who.team_id, request.key, fingerprint=request.fingerprint)
+    value = tx.values.get(_name(who, found)) if found else None
+    return None if value is None else msgspec.convert(value, Purge)
 
 
 def _put(tx: Transaction, purge: Purge) -> None:

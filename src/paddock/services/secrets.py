@@ -25,6 +25,7 @@ from paddock.domain.team import Principal, Scope
 from paddock.ports.clock import Clock
 from paddock.ports.store import Page, Store, Transaction
 from paddock.ports.vault import Vault
+from paddock.services.once import reseal_answers
 
 _AT_ONCE = 50
 _PAGE = 500
@@ -166,6 +167,8 @@ class Secrets:
         count = 0
         while done := await self._store.write(lambda tx: self._reseal(tx, key_id)):
             count += done
+        while await self._store.write(lambda tx: reseal_answers(tx, self._vault, key_id)):
+            pass
         self._vault.end_rotation()
         entry = AuditEntry(
             principal.team_id,

@@ -22,6 +22,7 @@ from paddock.domain.team import Principal, Scope
 from paddock.ports.clock import Clock
 from paddock.ports.store import ANY_TEAM, Page, Store, Transaction
 from paddock.services.changes import Changes
+from paddock.services.once import Once, Repeatable
 from paddock.services.stays import find_session, find_token
 
 _PAGE = 500
@@ -72,17 +73,24 @@ class SshAccesses:
     """Who may come in by SSH. Each way in is for one sandbox and ends by itself."""
 
     def __init__(
-        self, store: Store, clock: Clock, changes: Changes, anyone: Principal | None = None
+        self,
+        store: Store,
+        clock: Clock,
+        changes: Changes,
+        *,
+        once: Once,
+        anyone: Principal | None = None,
     ) -> None:
         self._store = store
+        self._once = once
         self._clock = clock
         self._changes = changes
         self._anyone = anyone
 
     async def create(
-        self, principal: Principal, name: str, wish: AccessWish
+        self, principal: Principal, name: str, wish: AccessWish, key: str = ""
     ) -> tuple[SshAccess, SandboxRecord, str]:
-        """The way in, the sandbox, and the token where one was asked for; it is kept nowhere."""
+        """The way in, the sandbox, and the token where one was asked for."""
         principal.require(Scope.SANDBOXES_WRITE)
         sandbox = await self._changes.find(principal.team_id, name)
         if not wish.public_key and not wish.reveal:
@@ -94,11 +102,14 @@ class SshAccesses:
             raise NotFound(
                 f"sandbox {sandbox.name} was deleted", remediation="`paddock ls` shows the others"
             )
-        return await self._store.write(partial(self._add, principal, sandbox, wish))
+        request = Repeatable(principal, key, "ssh.create", (sandbox.id, wish))
+        add = partial(self._add, principal, sandbox, wish)
+        access, token = await self._once.write(request, add, tuple[SshAccess, str])
+        return access, sandbox, token
 
     def _add(
         self, principal: Principal, sandbox: SandboxRecord, wish: AccessWish, tx: Transaction
-    ) -> tuple[SshAccess, SandboxRecord, str]:
+    ) -> tuple[str, tuple[SshAccess, str]]:
         now = self._clock.wall()
         token = tx.tokens.get(_by(principal.actor))
         ends = rules.lifetime(wish.lasts_s, now, token.expires_at if token else None)
@@ -111,7 +122,7 @@ class SshAccesses:
         tx.ssh.add(access)
         detail = {"access": access.id, "proof": access.proof, "expires_at": access.expires_at}
         tx.audit.append([self._changes.entry(principal, sandbox, "ssh.create", detail)])
-        return access, sandbox, presented
+        return access.id, (access, presented)
 
     async def list(self, principal: Principal, name: str, page: Page) -> Sequence[SshAccess]:
         """What there is and was for a sandbox; nothing of it opens anything."""

@@ -1,13 +1,10 @@
 """The control plane as one running thing: store, providers, services, rounds, and the listener."""
 
 import asyncio
-import os
 import secrets
-import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from paddock.adapters.host_memory import host_memory
 from paddock.adapters.providers.dialing import dial
@@ -15,7 +12,6 @@ from paddock.adapters.providers.layers import Layered, Measure
 from paddock.adapters.shell_script import read_script
 from paddock.adapters.store.store import open_store
 from paddock.adapters.tracing import Begin
-from paddock.adapters.vault import VARIABLE, KeyVault
 from paddock.domain.errors import InvalidRequest
 from paddock.domain.ids import new_id
 from paddock.domain.pressure import RESERVATION_MIB
@@ -45,6 +41,7 @@ from paddock.services.inside import Inside
 from paddock.services.intake import Intake
 from paddock.services.keeping import AutomaticSnapshots
 from paddock.services.making import Making
+from paddock.services.once import Once
 from paddock.services.people import People
 from paddock.services.policies import Policies
 from paddock.services.pools import Pools
@@ -66,6 +63,7 @@ from paddock.services.terminals import Terminals
 from paddock.services.work import WorkInside
 from paddock.settings import ServerConfig, Settings
 from paddock.wiring.configured import configured
+from paddock.wiring.keys import keep, open_vault
 from paddock.wiring.listening import check_free, listening
 from paddock.wiring.opened import in_use
 from paddock.wiring.ssh import ssh_listening, ssh_of
@@ -129,15 +127,17 @@ async def assembled(
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(_store(settings))
-        vault = _vault(data)
-        access = Access(store, SystemClock())
-        await access.begin(lambda token: _keep(data / TOKEN_FILE, token))
+        vault = open_vault(data)
+        once = Once(store, SystemClock(), vault)
+        access = Access(store, SystemClock(), once)
+        await access.begin(lambda token: keep(data / TOKEN_FILE, token))
         await stack.enter_async_context(access.stays.watching())
         installation = str(
             await store.write(lambda tx: tx.values.add("installation", new_id("ins")))
         )
         key = await store.write(lambda tx: tx.values.add("preview-key", secrets.token_hex(32)))
         parts = _Parts(store, calls_traced(providers, trace), installation)
+        parts.once = once
         parts.open_secrets(vault)
         await stack.enter_async_context(parts.metrics.watching())
         await stack.enter_async_context(parts.guests)
@@ -157,6 +157,7 @@ async def assembled(
         for part in (services.previews, services.templates, services.purges, log):
             stack.push_async_callback(part.aclose)
         await _take_up(services, rounds)
+        await stack.enter_async_context(services.purges.watching())
         yield Plane(with_traces(services, trace), rounds)
 
 
@@ -175,6 +176,8 @@ def _store(settings: Settings) -> AbstractAsyncContextManager[Store]:
 
 class _Parts:
     """What services are made of, each made once."""
+
+    once: Once
 
     def __init__(self, store: Store, providers: Providers, installation: str) -> None:
         self.store, self.installation = store, installation
@@ -250,6 +253,7 @@ class _Parts:
             guests=self.guests,
             activity=self.activity,
             access=access,
+            once=self.once,
             dial=dial,
             key=key,
         )
@@ -314,7 +318,7 @@ class _Parts:
 
     def _people(self, access: Access) -> People:
         sessions = Sessions(self.store, self.clock, access)
-        return People(self.store, self.clock, access, sessions)
+        return People(self.store, self.clock, access, once=self.once, sessions=sessions)
 
     def _purges(self) -> Purges:
         return Purges(
@@ -370,28 +374,8 @@ class _Parts:
         return Rounds(reaper, reconciler, pressure, housekeeping)
 
 
-def _vault(data: Path) -> Vault:
-    made = KeyVault.open_place(data, os.environ)
-    os.environ.pop(VARIABLE, None)  # what is started from here needs no key
-    return made
-
-
 async def _anyone(store: Store) -> Principal:
     def first(tx: Transaction) -> str:
         return next(team.id for team in tx.teams.list(Page(1000)) if team.operator)
 
     return replace(system(await store.read(first), "anyone"), actor="anyone")
-
-
-def _keep(path: Path, token: str) -> None:
-    """Readable by its owner only, and whole or not at all."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(token + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).rename(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

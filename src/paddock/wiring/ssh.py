@@ -16,6 +16,7 @@ from paddock.ports.store import Store
 from paddock.services.activity import Activity
 from paddock.services.changes import Changes
 from paddock.services.inside import Inside
+from paddock.services.once import Once
 from paddock.services.policies import Policies
 from paddock.services.previews import Previews
 from paddock.services.ssh import Ssh
@@ -36,6 +37,7 @@ class Parts(Protocol):
     changes: Changes
     activity: Activity
     policies: Policies
+    once: Once
     anyone: Principal | None
 
 
@@ -49,7 +51,9 @@ def ssh_of(parts: Parts, previews: Previews, public: str) -> Ssh:
         activity=parts.activity,
         policies=parts.policies,
     )
-    accesses = SshAccesses(parts.store, parts.clock, parts.changes, parts.anyone)
+    accesses = SshAccesses(
+        parts.store, parts.clock, parts.changes, once=parts.once, anyone=parts.anyone
+    )
     return Ssh(accesses, visits, Gate(), public)
 
 

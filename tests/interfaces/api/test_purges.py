@@ -2,14 +2,17 @@
 
 import asyncio
 import json
+import time
 
 import pytest
 
 from paddock.domain.audit import first_break
 from paddock.domain.purge import Whose
 from paddock.ports.store import ANY_TEAM
+from paddock.services.purges import _put
 from paddock.testing.simulated import SimulatedProvider
 from tests.control_plane import disposable, running
+from tests.databases import new_database
 
 pytestmark = pytest.mark.proves("U12")
 OWNER = "erika@mustermann.example"
@@ -140,6 +143,38 @@ async def test_work_that_is_nowhere_else_holds_all_of_it_back_until_forced(plane
         assert (await ended(plane, forced))["state"] == "done"
     finally:
         holds.remove(hold)
+
+
+async def told(plane, box):
+    return (await plane.admin.get(f"/v1/events?subject={box['id']}&limit=500"))["items"]
+
+
+@pytest.mark.proves("L6")
+async def test_what_a_purge_has_to_keep_keeps_its_events(plane):
+    kept, gone = [await create(plane, owner="late-worker") for _ in range(2)]
+    copy = await plane.admin.post(f"/v1/sandboxes/{kept['id']}/snapshots", {"name": "late-copy"})
+    before, looks = await told(plane, kept), []
+
+    async def hold(sandbox):
+        """Work that is there only when it has begun."""
+        looks.append(sandbox.id)
+        return "3 files" if looks.count(kept["id"]) > 1 and sandbox.id == kept["id"] else ""
+
+    plane.services.sandboxes.holds.append(hold)
+    try:
+        begun = await plane.admin.post("/v1/purge", {"owner": "late-worker"})
+        assert begun.status == 202, begun.body
+        done = await ended(plane, begun)
+        assert done["state"] == "blocked"
+        assert [each for each in done["kept"] if kept["id"] in each and "3 files" in each]
+        assert await told(plane, kept) == before
+        assert all(e["data"].get("forgotten") for e in await told(plane, gone))
+        assert all(e["data"].get("forgotten") for e in await told(plane, copy))
+    finally:
+        plane.services.sandboxes.holds.remove(hold)
+    again = await plane.admin.post("/v1/purge", {"owner": "late-worker", "force": True})
+    assert (await ended(plane, again))["state"] == "done"
+    assert all(e["data"].get("forgotten") for e in await told(plane, kept))
 
 
 @pytest.mark.proves("L5")
@@ -287,7 +322,7 @@ async def test_a_purge_that_was_cut_off_goes_on_after_the_next_start(tmp_path, w
         purge = await purges._new(who, Whose(**whose), force=False)
         await purges._put(purge)
         store.write = breaking
-        task = asyncio.create_task(purges._carry_out(purge))
+        task = asyncio.create_task(purges._pursue(purge))
         await asyncio.wait({task}, timeout=1.0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -303,6 +338,50 @@ async def test_a_purge_that_was_cut_off_goes_on_after_the_next_start(tmp_path, w
             await plane.services.store.read(lambda tx: tx.sandboxes.get(ANY_TEAM, box["id"]))
             is None
         )
+
+
+async def test_another_process_goes_on_with_what_one_died_at(postgres):
+    """Two others were on the same database: one is silent now, one is not."""
+    async with (
+        new_database(postgres) as database,
+        disposable(provider=SimulatedProvider, database=database) as one,
+    ):
+        store, purges = one.services.store, one.services.purges
+        who = await _admin(one)
+        dead, busy = [
+            await purges._new(who, Whose(owner=owner), force=False) for owner in ("dead", "busy")
+        ]
+        alive = {"by": "prc_another", "until": time.time() + 60}
+        silent = {"by": "prc_another", "until": time.time() - 1}
+
+        def interrupted(tx):
+            for purge, lease in ((dead, silent), (busy, alive)):
+                tx.values.put(f"lease.{purge.id}", lease)
+                _put(tx, purge)
+
+        await store.write(interrupted)
+        assert (await ended(one, {"id": dead.id}))["state"] == "done"
+        for _ in range(20):
+            still = await one.admin.get(f"/v1/purges/{busy.id}")
+            assert still["state"] == "running", "its process lives"
+            await asyncio.sleep(0.05)
+        assert not purges._underway
+        left = await store.read(lambda tx: tx.values.all("lease."))
+        assert set(left) == {f"lease.{busy.id}"}
+
+
+async def test_the_next_process_alone_waits_for_nobody(postgres, tmp_path):
+    async with new_database(postgres) as database:
+        async with running(tmp_path, SimulatedProvider, database=database) as plane:
+            purge = await plane.services.purges._new(
+                await _admin(plane), Whose(owner="dead"), force=False
+            )
+            alive = {"by": "prc_another", "until": time.time() + 60}
+            await plane.services.store.write(
+                lambda tx: (tx.values.put(f"lease.{purge.id}", alive), _put(tx, purge))
+            )
+        async with running(tmp_path, SimulatedProvider, database=database) as plane:
+            assert (await ended(plane, {"id": purge.id}))["state"] == "done"
 
 
 async def _admin(plane):

@@ -15,7 +15,7 @@ from sqlalchemy import (
 
 from paddock.adapters.store.columns import Json, Line, Serial
 
-REVISION = "0007"
+REVISION = "0008"
 """What a database must have had applied last to be used by this code."""
 VERSION_TABLE = "paddock_revision"
 
@@ -286,8 +286,11 @@ idempotency_key = Table(
     Column("fingerprint", Line, nullable=False),
     Column("object_id", Line, nullable=False),
     Column("created_at", Double, nullable=False),
+    Column("sealed", Line, nullable=False, server_default=""),
+    Column("key_id", Line, nullable=False, server_default=""),
     Index(None, "team_id", "object_id"),
     Index(None, "created_at"),
+    Index(None, "key_id"),
 )
 
 secret = Table(

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from paddock.domain.team import Role, Scope, Team, Token
-from paddock.interfaces.api.context import Given, Who
+from paddock.interfaces.api.context import Given, Key, Who
 from paddock.interfaces.api.paging import TeamPage, TokenPage
 from paddock.interfaces.api.routes.people import PersonShape, show_person
 from paddock.interfaces.api.schemas.common import ListOf, Name, Shape, Text, at, moment, paged
@@ -97,9 +97,9 @@ async def me(given: Given, who: Who) -> Self:
 
 
 @router.post("/teams", status_code=201)
-async def create_team(given: Given, who: Who, wanted: CreateTeam) -> NewTeam:
+async def create_team(given: Given, who: Who, key: Key, wanted: CreateTeam) -> NewTeam:
     """Make a team and a token for its first admin. For admins of the operating team."""
-    team, token, secret = await given.access.create_team(who, wanted.name)
+    team, token, secret = await given.access.create_team(who, wanted.name, key)
     return NewTeam(**dict(_team(team)), token=NewToken(**dict(_token(token)), token=secret))
 
 
@@ -111,12 +111,12 @@ async def list_teams(given: Given, who: Who, page: TeamPage) -> ListOf[TeamShape
 
 
 @router.post("/tokens", status_code=201)
-async def create_token(given: Given, who: Who, wanted: CreateToken) -> NewToken:
-    """Make a token; its secret is shown this once."""
+async def create_token(given: Given, who: Who, key: Key, wanted: CreateToken) -> NewToken:
+    """Make a token; its secret is shown this once, and to you again by the same key."""
     scopes = None if wanted.scopes is None else frozenset(wanted.scopes)
     person = who.person_id if wanted.person == ME else wanted.person
     wish = TokenWish(wanted.name, wanted.role, scopes, wanted.lifetime_s, person)
-    token, secret = await given.access.create_token(who, wish, wanted.team)
+    token, secret = await given.access.create_token(who, wish, wanted.team, key)
     return NewToken(**dict(_token(token)), token=secret)
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from paddock.domain.session import SignInLink
 from paddock.domain.team import Person, Role
-from paddock.interfaces.api.context import Given, Services, Who
+from paddock.interfaces.api.context import Given, Key, Services, Who
 from paddock.interfaces.api.paging import PersonPage
 from paddock.interfaces.api.schemas.common import ListOf, Shape, Text, at, moment, paged
 from paddock.services.people import PersonWish
@@ -66,10 +66,10 @@ class CreateLink(Shape):
 
 
 @router.post("", status_code=201)
-async def add(request: Request, given: Given, who: Who, wanted: AddPerson) -> Invited:
+async def add(request: Request, given: Given, who: Who, *, key: Key, wanted: AddPerson) -> Invited:
     """Let somebody into the team. They sign in by the link, once, within three days."""
     wish = PersonWish(wanted.name, wanted.email, wanted.role)
-    person, link, secret = await given.people.add(who, wish)
+    person, link, secret = await given.people.add(who, wish, key)
     invitation = _link(request, given, link, secret)
     return Invited(**dict(show_person(person)), invitation=invitation)
 
@@ -108,10 +108,10 @@ async def remove(
 
 @router.post("/{person}/links", status_code=201)
 async def create_link(
-    request: Request, given: Given, who: Who, *, person: str, wanted: CreateLink
+    request: Request, given: Given, who: Who, *, key: Key, person: str, wanted: CreateLink
 ) -> LinkShape:
     """A link that lets them sign in once: your own as `me`, or another's as an admin."""
-    link, secret = await given.people.link(who, person, wanted.lifetime_s)
+    link, secret = await given.people.link(who, person, wanted.lifetime_s, key)
     return _link(request, given, link, secret)
 
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Request
 from pydantic import Field
 
 from paddock.domain.team import Scope
-from paddock.interfaces.api.context import Given, Services, Who
+from paddock.interfaces.api.context import Given, Key, Services, Who
 from paddock.interfaces.api.schemas.common import ListOf, Shape, at
 from paddock.interfaces.api.schemas.sandboxes import SandboxShape, show
 from paddock.interfaces.preview.door import PARAMETER
@@ -79,10 +79,17 @@ async def get_port(
 
 @router.post("/ports/{port}/links", status_code=201)
 async def share(
-    request: Request, given: Given, who: Who, *, sandbox: str, port: PortNumber, wanted: Share
+    request: Request,
+    given: Given,
+    who: Who,
+    *,
+    key: Key,
+    sandbox: str,
+    port: PortNumber,
+    wanted: Share,
 ) -> LinkShape:
     """Make a link to a private port; it ends by itself."""
-    link, word = await given.previews.share(who, sandbox, port, wanted.lasts_s)
+    link, word = await given.previews.share(who, sandbox, port, lasts_s=wanted.lasts_s, key=key)
     url = url_of(request, given, link.sandbox_id, port)
     return LinkShape(url=f"{url}/?{PARAMETER}={word}", port=port, expires_at=at(link.expires_at))
 

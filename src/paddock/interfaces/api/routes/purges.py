@@ -7,7 +7,7 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from paddock.domain.purge import Purge, PurgeState, Whose
-from paddock.interfaces.api.context import Given, Who
+from paddock.interfaces.api.context import Given, Key, Who
 from paddock.interfaces.api.paging import PurgePage
 from paddock.interfaces.api.schemas.common import ListOf, Shape, Text, at, moment, page_of
 
@@ -40,14 +40,16 @@ class PurgeShape(Shape):
 
 
 @router.post("/purge", responses={202: {"model": PurgeShape}})
-async def purge(given: Given, who: Who, response: Response, wanted: PurgeWish) -> PurgeShape:
+async def purge(
+    given: Given, who: Who, *, key: Key, response: Response, wanted: PurgeWish
+) -> PurgeShape:
     """Remove an owner's or an app's sandboxes and snapshots, an app's secrets and configuration,
     and what the logs say of them: 202, and it goes on by itself. 409, and nothing is removed, while
     work that is nowhere else would be lost."""
     whose = Whose(wanted.owner, wanted.app)
     if wanted.dry_run:
         return _show(await given.purges.plan(who, whose))
-    begun = await given.purges.begin(who, whose, force=wanted.force)
+    begun = await given.purges.begin(who, whose, force=wanted.force, key=key)
     response.status_code = 202
     return _show(begun)
 

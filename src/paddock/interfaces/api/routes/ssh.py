@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 
 from paddock.domain.ssh import DEFAULT_S, Proof, SshAccess
-from paddock.interfaces.api.context import Given, Services, Who
+from paddock.interfaces.api.context import Given, Key, Services, Who
 from paddock.interfaces.api.paging import SshPage
 from paddock.interfaces.api.schemas.common import ListOf, Shape, Text, at, moment, paged
 from paddock.services.ssh_access import AccessWish
@@ -74,7 +74,7 @@ class Revoked(Shape):
 
 @router.post("/ssh", status_code=201)
 async def create(
-    request: Request, given: Given, who: Who, *, sandbox: str, wanted: CreateSshAccess
+    request: Request, given: Given, who: Who, *, key: Key, sandbox: str, wanted: CreateSshAccess
 ) -> NewSshAccess:
     """Make a way in for `ssh`, `scp`, `sftp` and `rsync`. It ends by itself.
 
@@ -84,7 +84,7 @@ async def create(
     who_may = AccessWish(wanted.public_key, wanted.reveal, wanted.lasts_s, wanted.user)
     await given.sandboxes.get(who, sandbox)  # another team's is no matter of the gateway's
     bound = given.ssh.gate.check_open()
-    access, found, token = await given.ssh.accesses.create(who, sandbox, who_may)
+    access, found, token = await given.ssh.accesses.create(who, sandbox, who_may, key)
     host, port = _outside(request, given, bound)
     flag = "" if port == _USUAL_PORT else f"-p {port} "
     return NewSshAccess(
