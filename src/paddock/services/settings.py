@@ -20,6 +20,19 @@ _log = logging.getLogger(__name__)
 _PREFIX = "setting."
 _POLL_S = 5.0
 _PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):([^/@\s]*)@")
+FOR_EVERYONE = (
+    "files.",
+    "lifetime.",
+    "retention.",
+    "snapshots.",
+    "server.events_",
+    "server.preview_domain",
+    "server.public_url",
+    "server.requests_",
+    "server.ssh_public",
+)
+"""What the settings begin with that every team meets: limits, lifetimes, addresses to reach. All
+else is the installation's: where it keeps what, what it listens on, how it is built."""
 Value = str | float | int | bool | None
 
 
@@ -88,9 +101,12 @@ class SettingsAtWork:
         self._changed: dict[str, Value] = {}
 
     async def list(self, principal: Principal) -> Sequence[Setting]:
+        """Everything for the operating team; for others what their own work meets."""
         principal.require(Scope.SETTINGS_READ)
         fixed = [each for key, each in self._fixed.items() if key not in self._hot]
         found = [*fixed, *(self._shown(each) for each in self._hot.values())]
+        if not principal.operator:
+            found = [each for each in found if each.key.startswith(FOR_EVERYONE)]
         return sorted(map(_masked, found), key=lambda each: each.key)
 
     async def change(

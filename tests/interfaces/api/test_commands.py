@@ -189,3 +189,29 @@ async def test_a_command_that_never_began_has_an_end_too(plane, box, route, *, w
 async def test_an_unknown_command_is_not_found(plane, box):
     for name in ("cmd_01m7gtzqqfngph3p4byaj5w62k", "nonsense", "../../x"):
         assert (await plane.admin.get(path(box, f"commands/{name}/output"))).status == 404
+
+
+@pytest.mark.proves("E12")
+async def test_a_place_that_the_output_does_not_have_is_refused_at_once(plane, box):
+    ran = await plane.admin.post(path(box, "commands"), {"cmd": ["echo", "seven.."]})
+    output = path(box, f"commands/{ran['id']}/output")
+    async with asyncio.timeout(10):
+        async for _ in plane.admin.lines("GET", f"{output}?format=ndjson"):
+            pass
+    assert (await plane.admin.get(f"{output}?cursor=stdout:8")).status == 200
+    for cursor, told in (
+        ("stdout:9", "ends at 8, before 9"),
+        ("stdout:8,stderr:1", "stderr of command"),
+        ("pty:0", "has no pty"),
+        ("stdout", "is no place"),
+        ("8", "is no place"),
+        ("stdout:-1", "is no place"),
+        (f"stdout:{'9' * 30}", "is no place"),
+    ):
+        for asked in (
+            plane.admin.get(f"{output}?cursor={cursor}"),
+            plane.admin.get(output, headers={"Last-Event-ID": cursor}),
+        ):
+            refused = await asked
+            assert (refused.status, refused.error["code"]) == (400, "invalid_request"), cursor
+            assert told in refused.error["message"]

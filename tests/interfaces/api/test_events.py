@@ -133,3 +133,27 @@ def _fields(entry: AuditEntry) -> dict:
 async def test_a_place_that_is_none_is_refused(plane):
     for path in ("/v1/events?cursor=abc", "/v1/audit?cursor=-1", "/v1/events/stream?after=-1"):
         assert (await plane.admin.get(path)).status == 400
+
+
+@pytest.mark.proves("U10")
+@pytest.mark.parametrize("way", ["header", "after", "list"])
+async def test_a_place_beyond_the_end_of_the_log_is_refused_and_not_waited_at(plane, way):
+    last = await plane.services.events.last_seq()
+    for place, status in ((last, 200), (last + 1, 400), (10**17, 400)):
+        path = "/v1/events/stream"
+        headers = {"authorization": f"Bearer {plane.admin.token}"}
+        if way == "header":
+            headers["last-event-id"] = str(place)
+        else:
+            path = f"{path}?after={place}" if way == "after" else f"/v1/events?cursor={place}"
+        async with (
+            asyncio.timeout(10),
+            plane.session.get(plane.url + path, headers=headers) as answer,
+        ):
+            assert answer.status == status
+            if status == 400:
+                error = (await answer.json())["error"]
+                assert error["code"] == "invalid_request"
+                assert f"event {place} is beyond the end of the log" in error["message"]
+                assert f"last one is {last}" in error["message"]
+                assert error["remediation"]

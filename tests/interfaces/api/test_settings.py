@@ -149,3 +149,40 @@ async def test_only_operators_change_settings(plane):
     for client in (stranger, member):
         refused = await patch(client, values={"log.level": "debug"})
         assert (refused.status, refused.error["code"]) == (403, "forbidden")
+
+
+@pytest.mark.proves("U1", "G1")
+async def test_only_the_operating_team_sees_what_is_the_installations(plane):
+    """What another team sees is named one by one, so that a new setting is the operators' until
+    somebody decides otherwise."""
+    operators = shown(await plane.admin.get("/v1/settings"))
+    tenant = await plane.team("tenants")
+    for role in ("admin", "viewer"):
+        token = await tenant.post("/v1/tokens", {"name": "t", "role": role})
+        found = shown(await plane.client(token["token"]).get("/v1/settings"))
+        assert set(found) == {
+            "files.excluded",
+            "files.max_text_kib",
+            "files.max_upload_mib",
+            "lifetime.archive_after_s",
+            "lifetime.idle_timeout_s",
+            "lifetime.timeout_s",
+            "retention.deleted_sandboxes_s",
+            "retention.events_s",
+            "retention.keys_s",
+            "server.events_burst",
+            "server.events_per_second",
+            "server.preview_domain",
+            "server.public_url",
+            "server.requests_burst",
+            "server.requests_per_second",
+            "server.ssh_public",
+            "snapshots.before_delete",
+            "snapshots.idle_after_s",
+            "snapshots.kept_s",
+            "snapshots.most",
+        }
+        assert all(operators[key] == each for key, each in found.items())
+    assert {"server.data_dir", "server.database", "docker.host", "log.level"} <= set(operators)
+    refused = await patch(tenant, values={"lifetime.idle_timeout_s": 60})
+    assert refused.status == 403

@@ -48,7 +48,7 @@ async def terminal(plane, box, query="", **more):
 
 @pytest.mark.proves("E5", "E6")
 async def test_a_shell_answers_is_resized_and_ends_with_its_code(plane, box):
-    async with terminal(plane, box, "cols=100&rows=30&cmd=sh") as screen:
+    async with terminal(plane, box, "columns=100&rows=30&cmd=sh") as screen:
         started = await screen.tells("started")
         assert started["id"].startswith("cmd_")
         assert started["offset"] == 0
@@ -107,7 +107,10 @@ async def test_a_browser_says_who_it_is_by_a_protocol(plane, box):
 @pytest.mark.parametrize(
     ("query", "status"),
     [
-        ("cols=0", 400),
+        ("columns=0", 400),
+        ("cols=100", 400),
+        ("columns=100&width=3", 400),
+        ("cursor=100", 400),
         ("command=nonsense", 404),
         ("command=cmd_01m7gtyyx9nwfrs92mc398zrgh", 404),
         ("cmd=/no/such/program", 400),

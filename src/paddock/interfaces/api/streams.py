@@ -4,6 +4,7 @@ import asyncio
 import base64
 import codecs
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from enum import StrEnum
@@ -12,14 +13,16 @@ from typing import Any
 import msgspec
 from fastapi.responses import StreamingResponse
 
-from paddock.domain.errors import PaddockError
+from paddock.domain.errors import InvalidRequest, PaddockError
 from paddock.domain.event import Event
-from paddock.guest_client.runs import RunExit
+from paddock.guest_client.runs import Run, RunExit
 from paddock.interfaces.api.schemas.common import at
 from paddock.services.commands import Piece
 from paddock.services.stays import Stay
 
 _HEARTBEAT_S = 15.0
+_STREAMS = ("stdout", "stderr", "pty")
+_OFFSET = re.compile("[0-9]{1,18}")
 _encoder = msgspec.json.Encoder()
 
 
@@ -179,13 +182,32 @@ def cursor_of(offsets: Mapping[str, int]) -> str:
 
 
 def offsets_of(cursor: str) -> dict[str, int]:
-    """The offsets that a cursor stands for; what is no cursor is the beginning."""
+    """The offsets that a cursor stands for; none is the beginning of each stream."""
     offsets = {}
-    for part in cursor.split(","):
+    for part in filter(None, cursor.split(",")):
         stream, _, offset = part.partition(":")
-        if stream in ("stdout", "stderr", "pty") and offset.isascii() and offset.isdigit():
-            offsets[stream] = int(offset[:18])
+        if stream not in _STREAMS or not _OFFSET.fullmatch(offset):
+            raise InvalidRequest(
+                f"{part[:40]!r} is no place in a command's output",
+                remediation=f"write it as STREAM:BYTES, of {', '.join(_STREAMS)}: `stdout:120`",
+            )
+        offsets[stream] = int(offset)
     return offsets
+
+
+def check_within(offsets: Mapping[str, int], run: Run) -> None:
+    """A place beyond the end, or in a stream that there is none of, was never told by us."""
+    for stream, offset in offsets.items():
+        if stream not in run.streams:
+            raise InvalidRequest(
+                f"command {run.key} has no {stream}",
+                remediation=f"it has {', '.join(sorted(run.streams))}",
+            )
+        if offset > (end := run.streams[stream].end):
+            raise InvalidRequest(
+                f"{stream} of command {run.key} ends at {end}, before {offset}",
+                remediation="go on from the cursor of the last message, or from none",
+            )
 
 
 def response(

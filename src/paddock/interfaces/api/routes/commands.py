@@ -122,6 +122,7 @@ async def output(
     """Its output from a cursor on; `Last-Event-ID` resumes."""
     known = await given.commands.get(who, sandbox, command)
     offsets = streams.offsets_of(last_event_id or cursor)
+    streams.check_within(offsets, known)
     place = (sandbox, command)
     body = _output(given, who, place, form=form, offsets=offsets, follow=follow, known=known)
     staying = given.access.stays.stay(who)

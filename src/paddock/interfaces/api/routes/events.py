@@ -84,7 +84,10 @@ async def list_events(
     """The team's events, oldest first."""
     who.require(Scope.EVENTS_READ)
     interest = Interest(who.team_id, subject, frozenset(kind or ()), app)
-    found = await given.events.page(interest, _place(page.after), page.limit)
+    place = _place(page.after)
+    found = await given.events.page(interest, place, page.limit)
+    if not found:
+        await _check_within(given, place)
     return paged(found, page.limit - 1, _show, lambda event: event.seq)
 
 
@@ -114,6 +117,8 @@ async def follow(
     place = _place(last_event_id) if last_event_id else after
     if place is None:
         place = await given.events.last_seq()
+    else:
+        await _check_within(given, place)
     interest = Interest(who.team_id, subject, frozenset(kind or ()), app)
     body = streams.of_events(given.events.follow(interest, place), form)
     staying = given.access.stays.stay(who)
@@ -177,6 +182,16 @@ def _place(cursor: str) -> int:
         f"{cursor[:40]!r} is no place in the log",
         remediation="use the number of an event, as in next_cursor",
     )
+
+
+async def _check_within(given: Services, place: int) -> None:
+    """Who waits beyond the end would wait for events that they have never heard of, silently."""
+    if place > (last := await given.events.last_seq()):
+        raise InvalidRequest(
+            f"event {place} is beyond the end of the log, whose last one is {last}",
+            remediation="was the server's database restored? Read on from `after=0`, or without a "
+            "place from now on",
+        )
 
 
 def _show(event: Event) -> EventShape:

@@ -38,7 +38,9 @@ class ChangeSettings(Shape):
 
 @router.get("")
 async def list_settings(given: Given, who: Who) -> ListOf[SettingShape]:
-    """Everything that is in effect, and where it comes from."""
+    """Everything that is in effect, and where it comes from. A team that does not run the
+    installation sees what its own work meets: limits, lifetimes, and the addresses it is reached
+    at."""
     return _show(await given.settings.list(who))
 
 

@@ -5,11 +5,13 @@ import json
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict
+from inspect import signature
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, WebSocket
 from fastapi.responses import JSONResponse
 from pydantic import Field, ValidationError
+from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect
 
 from paddock.domain.errors import Forbidden, InvalidRequest, PaddockError, Unauthenticated
@@ -34,12 +36,13 @@ _UPGRADE: dict[int | str, dict[str, Any]] = {
 
 
 async def wish(
-    cols: Annotated[int | None, _SIDE] = None,
+    connection: HTTPConnection,
+    columns: Annotated[int | None, _SIDE] = None,
     rows: Annotated[int | None, _SIDE] = None,
+    *,
     cmd: Annotated[
         list[Text] | None, Query(max_length=256, description="word by word; a shell unless said")
     ] = None,
-    *,
     cwd: Annotated[Text, Query(max_length=4096)] = "",
     user: Annotated[Text, Query(max_length=64)] = "",
     command: Annotated[
@@ -49,11 +52,22 @@ async def wish(
         str, Query(max_length=200, description="how much of it was seen, such as `pty:120`")
     ] = "",
 ) -> TerminalWish:
-    size = (cols or 80, rows or 24) if cols or rows else None
+    _check_known(connection)
+    size = (columns or 80, rows or 24) if columns or rows else None
     asked = Command(tuple(cmd or ()), cwd, user)
     return TerminalWish(size, asked, command, streams.offsets_of(cursor).get("pty", 0))
 
 
+def _check_known(connection: HTTPConnection) -> None:
+    """A name that is misspelt would open a terminal of another size, or another one."""
+    if unknown := sorted(set(connection.query_params) - _QUERY):
+        raise InvalidRequest(
+            f"query.{unknown[0][:40]}: a terminal has no such parameter",
+            remediation=f"these are known: {', '.join(sorted(_QUERY))}",
+        )
+
+
+_QUERY = frozenset(signature(wish).parameters) - {"connection"}
 Wished = Annotated[TerminalWish, Depends(wish)]
 
 
