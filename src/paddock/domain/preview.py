@@ -47,11 +47,16 @@ def read(text: str, key: bytes, now: float) -> PreviewLink:
         )
     sandbox_id, port, expires_at, generation = content.split(".")
     link = PreviewLink(sandbox_id, int(port), int(expires_at), int(generation))
+    check_lasts(link, now)
+    return link
+
+
+def check_lasts(link: PreviewLink, now: float) -> None:
+    """Unauthenticated when it has expired."""
     if now >= link.expires_at:
         raise Unauthenticated(
             "this link has expired", remediation="ask whoever shared it for a new one"
         )
-    return link
 
 
 def _mac(content: str, key: bytes) -> str:

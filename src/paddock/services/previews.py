@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from paddock.domain import preview
 from paddock.domain.errors import NotFound, PaddockError, Unauthenticated
@@ -18,7 +19,7 @@ from paddock.guest_client.host import Port
 from paddock.ports.clock import Clock
 from paddock.ports.dialer import Dialer
 from paddock.ports.provider import Endpoint, Ref
-from paddock.ports.store import Store, Transaction
+from paddock.ports.store import ANY_TEAM, Store, Transaction
 from paddock.services.access import Access
 from paddock.services.activity import Activity
 from paddock.services.changes import Changes
@@ -44,6 +45,16 @@ class Visitor:
     cookie: str = ""
     """That we gave them when they came by a link."""
     token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """Who was let in to which port, and by what: they may stay as long as that holds."""
+
+    sandbox_id: str
+    port: int
+    by: Principal | PreviewLink | None = None
+    """None: it is public."""
 
 
 class Previews:
@@ -89,37 +100,30 @@ class Previews:
             raise _no_preview()
         return found
 
-    async def admit(self, sandbox: SandboxRecord, port: int, visitor: Visitor) -> Principal | None:
-        """Unauthenticated when the port is private and nothing shown opens it. Who was let in by a
-        token may stay only as long as that lasts."""
+    async def admit(self, sandbox: SandboxRecord, port: int, visitor: Visitor) -> Admitted:
+        """Unauthenticated when the port is private and nothing shown opens it."""
         if port in sandbox.public_ports:
-            return None
+            return Admitted(sandbox.id, port)
         for word in (visitor.link, visitor.cookie):
-            if word and self._opens(word, sandbox, port):
-                return None
+            if word and (link := self._opened_by(word, sandbox, port)):
+                return Admitted(sandbox.id, port, link)
         if visitor.token:
             principal = await self._access.authenticate(visitor.token)
             principal.require(Scope.SANDBOXES_READ)
             if principal.team_id == sandbox.team_id:
-                return principal
+                return Admitted(sandbox.id, port, principal)
             raise _no_preview()
         if visitor.link:
             preview.read(visitor.link, self._key, self._clock.wall())  # says what is wrong with it
-        raise Unauthenticated(
-            "this preview is private",
-            remediation="open it by a link: `paddock open NAME PORT`, or send X-Paddock-Token",
-        )
+        raise _private()
 
-    def _opens(self, word: str, sandbox: SandboxRecord, port: int) -> bool:
+    def _opened_by(self, word: str, sandbox: SandboxRecord, port: int) -> PreviewLink | None:
         try:
             link = preview.read(word, self._key, self._clock.wall())
         except (Unauthenticated, ValueError):
-            return False
-        return (link.sandbox_id, link.port, link.generation) == (
-            sandbox.id,
-            port,
-            sandbox.link_generation,
-        )
+            return None
+        wanted = (sandbox.id, port, sandbox.link_generation)
+        return link if (link.sandbox_id, link.port, link.generation) == wanted else None
 
     async def share(
         self, principal: Principal, name: str, port: int, *, lasts_s: float, key: str = ""
@@ -147,15 +151,17 @@ class Previews:
         return link, preview.sign(link, self._key)
 
     async def revoke_links(self, principal: Principal, name: str) -> SandboxRecord:
-        """Every link that was ever shared ends."""
+        """Every link that was ever shared ends, and who is here by one goes."""
         principal.require(Scope.SANDBOXES_WRITE)
         sandbox = await self._changes.find(principal.team_id, name)
-        return await self._changes.apply(
+        changed = await self._changes.apply(
             sandbox.id,
             lambda current: replace(current, link_generation=current.link_generation + 1),
             principal,
             action="preview.revoke",
         )
+        await self._access.stays.look()
+        return changed
 
     def wake(self, sandbox: SandboxRecord) -> PaddockError | None:
         """Begin to start it, once for all who wait; why the last attempt failed, if it did."""
@@ -201,16 +207,41 @@ class Previews:
         return self._activity.working(sandbox_id, "preview")
 
     def staying(
-        self, principal: Principal, end: Callable[[PaddockError], None]
+        self, admitted: Admitted, end: Callable[[PaddockError], None]
     ) -> AbstractContextManager[None]:
-        """While this is open, `end` is called once if the token ends."""
-        return self._access.stays.staying(principal, end)
+        """While this is open, `end` is called once if what let them in ends."""
+        stays = self._access.stays
+        if isinstance(admitted.by, Principal):
+            return stays.staying(admitted.by, end)
+        return stays.staying_while(admitted, partial(_check_open, admitted, admitted.by), end)
 
     async def aclose(self) -> None:
         tasks = list(self._waking.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _check_open(admitted: Admitted, link: PreviewLink | None, tx: Transaction, now: float) -> None:
+    sandbox = tx.sandboxes.get(ANY_TEAM, admitted.sandbox_id)
+    if sandbox is None:
+        return  # its connections end with it
+    if link is None:
+        if admitted.port not in sandbox.public_ports:
+            raise _private()
+        return
+    preview.check_lasts(link, now)
+    if link.generation != sandbox.link_generation:
+        raise Unauthenticated(
+            "this link was revoked", remediation="ask whoever shared it for a new one"
+        )
+
+
+def _private() -> Unauthenticated:
+    return Unauthenticated(
+        "this preview is private",
+        remediation="open it by a link: `paddock open NAME PORT`, or send X-Paddock-Token",
+    )
 
 
 def _no_preview() -> NotFound:

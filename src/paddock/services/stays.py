@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 
@@ -20,6 +20,8 @@ _LOOK_EVERY_S = 0.5
 """How long an expiry, or what another process ended, may go unnoticed."""
 
 End = Callable[[PaddockError], None]
+Check = Callable[[Transaction, float], None]
+"""Unauthenticated or Forbidden when what somebody is here by does not hold any more, at a time."""
 
 
 class Stay:
@@ -55,17 +57,14 @@ class Stay:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Visit:
-    principal: Principal
+    ground: Hashable
+    """What they are here by: those who are here by the same are looked at once."""
+    check: Check
     end: End
-
-    @property
-    def credential(self) -> str:
-        """The id of the token or session that it was opened with."""
-        return self.principal.actor.rpartition("/")[2]
 
 
 class Stays:
-    """All who are here on a token or with a session."""
+    """All who are here on a token, with a session or by a link."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -75,10 +74,21 @@ class Stays:
     @contextmanager
     def staying(self, principal: Principal, end: End) -> Iterator[None]:
         """While this is open, `end` is called once if they may not be here any more."""
-        visit = _Visit(principal, end)
-        if not _can_end(visit.credential):
+        credential = principal.actor.rpartition("/")[2]
+        if not _can_end(credential):
             yield
             return
+
+        def check(tx: Transaction, now: float) -> None:
+            _check(principal, _found(tx, credential), now)
+
+        with self.staying_while(principal, check, end):
+            yield
+
+    @contextmanager
+    def staying_while(self, ground: Hashable, check: Check, end: End) -> Iterator[None]:
+        """The same for who is here by something else; `check` is of the ground alone."""
+        visit = _Visit(ground, check, end)
         self._visits.add(visit)
         try:
             yield
@@ -97,11 +107,10 @@ class Stays:
         if not visits:
             return
         now = self._clock.wall()
-        found = await self._store.read(lambda tx: [_found(tx, each.credential) for each in visits])
-        for visit, credential in zip(visits, found, strict=True):
-            try:
-                _check(visit.principal, credential, now)
-            except (Unauthenticated, Forbidden) as error:
+        checks = {visit.ground: visit.check for visit in visits}
+        ended = await self._store.read(lambda tx: _ended(tx, checks, now))
+        for visit in visits:
+            if (error := ended.get(visit.ground)) is not None:
                 self._show_out(visit, error)
 
     def _show_out(self, visit: _Visit, error: PaddockError) -> None:
@@ -111,7 +120,7 @@ class Stays:
         try:
             visit.end(error)
         except Exception:  # noqa: BLE001 - one who does not go keeps no other
-            _log.exception("a stay did not end", extra={"actor": visit.principal.actor})
+            _log.exception("a stay did not end", extra={"ground": type(visit.ground).__name__})
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
@@ -135,6 +144,18 @@ class Stays:
 
 _OfToken = tuple[Token, Team, Person | None]
 _OfSession = tuple[Session, Holder]
+
+
+def _ended(
+    tx: Transaction, checks: Mapping[Hashable, Check], now: float
+) -> Mapping[Hashable, PaddockError]:
+    ended: dict[Hashable, PaddockError] = {}
+    for ground, check in checks.items():
+        try:
+            check(tx, now)
+        except (Unauthenticated, Forbidden) as error:
+            ended[ground] = error
+    return ended
 
 
 def _can_end(credential: str) -> bool:

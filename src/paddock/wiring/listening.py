@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from paddock import telemetry
 from paddock.domain.errors import Unavailable
@@ -33,7 +34,8 @@ async def listening(config: ServerConfig, services: Services) -> AsyncIterator[s
             await asyncio.get_running_loop().sock_connect(connection, str(inner))
             return connection
 
-        door = Door(services.previews, config.preview_domain, api)
+        own_host = urlsplit(config.public_url).hostname or ""
+        door = Door(services.previews, config.preview_domain, api, own_host=own_host)
         limits = FrontConfig(trusted_proxies=config.trusted_proxies, public_url=config.public_url)
         front = await stack.enter_async_context(Front(door, limits))
         try:

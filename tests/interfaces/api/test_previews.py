@@ -6,6 +6,9 @@ import socket
 
 import pytest
 
+from paddock.settings import ServerConfig, Settings
+from tests.control_plane import disposable
+
 SERVER = """
 import http.server, sys
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -214,3 +217,31 @@ async def test_a_web_socket_passes_and_counts_as_work_while_it_is_open(plane, bo
     async with asyncio.timeout(5):
         while "preview" in activity.doing(box["id"]):
             await asyncio.sleep(0.01)
+
+
+@pytest.mark.proves("V6")
+@pytest.mark.parametrize(
+    "label",
+    ["x-y", "99999-name", "0-name", "3000", "web", "3000-", "3000--x", "a.3000-web", "3000-we_b"],
+)
+async def test_a_name_that_is_no_previews_is_answered_as_a_preview_and_not_as_the_api(plane, label):
+    for path in ("/", "/healthz", "/v1/version"):
+        headers = {"Host": f"{label}.preview.localhost", "Accept": "text/html"}
+        async with plane.session.get(plane.url + path, headers=headers) as answer:
+            page = await answer.text()
+            assert (answer.status, answer.content_type) == (404, "text/html"), page
+            assert "No such preview" in page
+            assert "PORT-SANDBOX.preview.localhost" in page
+    headers = {"Host": f"{label}.preview.localhost"}
+    async with plane.session.get(f"{plane.url}/v1/version", headers=headers) as answer:
+        assert (answer.status, (await answer.json())["error"]["code"]) == (404, "not_found")
+
+
+async def test_the_apis_own_name_may_be_below_the_previews_domain():
+    server = ServerConfig(preview_domain="box.test", public_url="https://api.box.test:8443")
+    async with disposable(settings=Settings(server=server)) as plane:
+        for host, status in (("api.box.test", 200), ("box.test", 200), ("other.box.test", 404)):
+            async with plane.session.get(
+                f"{plane.url}/v1/version", headers={"Host": host}
+            ) as answer:
+                assert answer.status == status, host

@@ -69,11 +69,12 @@ class Terminal:
 class Preview:
     """What goes through the front byte by byte can only be cut."""
 
-    def __init__(self, *, upgraded):
+    def __init__(self, *, upgraded, shows=lambda token: {"X-Paddock-Token": token}):
         self.upgraded = upgraded
+        self.shows = shows
 
     async def run(self, plane, box, token, opened):
-        headers = {"Host": box["host"], "X-Paddock-Token": token}
+        headers = {"Host": box["host"], **self.shows(token)}
         if self.upgraded:
             async with plane.session.ws_connect(plane.url, headers=headers) as socket:
                 assert await socket.receive_bytes() == b"hello"
@@ -88,6 +89,25 @@ class Preview:
             return "cut", {}
 
 
+class Download:
+    """What is not whole is broken off, so that nobody takes it for the whole."""
+
+    def __init__(self, path):
+        self.path = path
+
+    async def run(self, plane, box, token, opened):
+        headers = {"authorization": f"Bearer {token}"}
+        where = plane.url + self.path.format(**box)
+        async with plane.session.get(where, headers=headers) as answer:
+            assert answer.status == 200, await answer.text()
+            assert await answer.content.read(1)
+            opened.set()
+            with pytest.raises(aiohttp.ClientPayloadError):
+                while await answer.content.read(1 << 16):
+                    await asyncio.sleep(0.01)
+            return "cut", {}
+
+
 SLEEP = {"cmd": ["sleep", "60"]}
 OPEN = {
     "events": Streamed("GET", "/v1/events/stream?"),
@@ -95,6 +115,8 @@ OPEN = {
     "output": Streamed("GET", "/v1/sandboxes/{id}/commands/{command}/output?"),
     "watch": Streamed("GET", "/v1/sandboxes/{id}/files/watch?path={home}&"),
     "terminal": Terminal(),
+    "download": Download("/v1/sandboxes/{id}/files?path={home}/large"),
+    "download of an archive": Download("/v1/sandboxes/{id}/archive?path={home}/large"),
     "preview stream": Preview(upgraded=False),
     "preview socket": Preview(upgraded=True),
 }
@@ -106,11 +128,13 @@ async def served(plane, box, home):
     path, port = f"/v1/sandboxes/{box['id']}/commands", free_port()
     command = await plane.admin.post(path, SLEEP)
     await plane.admin.post(path, {"cmd": ["python3", "-c", ECHO, str(port)]})
+    large = {"cmd": ["truncate", "-s", "4G", f"{home}/large"]}
+    assert (await plane.admin.post(f"/v1/sandboxes/{box['id']}/exec", large))["exit_code"] == 0
     host = f"{port}-{box['id'].replace('_', '-')}.preview.localhost"
     async with asyncio.timeout(20):
         while port not in [each["port"] for each in await ports(plane, box)]:
             await asyncio.sleep(0.05)
-    return {**box, "home": home, "command": command["id"], "host": host}
+    return {**box, "home": home, "command": command["id"], "host": host, "port": port}
 
 
 async def ports(plane, box):
@@ -142,7 +166,7 @@ async def check(tasks, says):
     assert took < SOON_S
     for task in done:
         kind, said = task.result()
-        if task.get_name().startswith("preview"):
+        if task.get_name().startswith(("preview", "download")):
             assert kind == "cut"
         else:
             assert (kind, said["code"]) == ("error", "unauthenticated"), task.get_name()
@@ -186,3 +210,54 @@ async def test_what_another_process_revoked_ends_here_too(plane, served):
 
     await plane.services.store.write(revoke)
     await check(tasks, "was revoked")
+
+
+async def seen_by(plane, served, shows):
+    """A stream and a socket of the preview, both open."""
+    tasks = []
+    async with asyncio.timeout(20):
+        for upgraded in (False, True):
+            open_, event = Preview(upgraded=upgraded, shows=lambda _: shows), asyncio.Event()
+            name = f"preview {upgraded=}"
+            tasks.append(asyncio.create_task(open_.run(plane, served, "", event), name=name))
+            await event.wait()
+    await asyncio.sleep(0.7)
+    assert not [task for task in tasks if task.done()]
+    return {task.get_name(): task for task in tasks}
+
+
+async def shared(plane, served, **wish):
+    path = f"/v1/sandboxes/{served['id']}/ports/{served['port']}/links"
+    link = await plane.admin.post(path, wish)
+    return {"Cookie": f"paddock_preview={link['url'].partition('paddock_link=')[2]}"}
+
+
+@pytest.mark.proves("V5")
+async def test_a_revoked_link_ends_what_is_open_by_it(plane, served):
+    tasks = await seen_by(plane, served, await shared(plane, served))
+    assert (await plane.admin.delete(f"/v1/sandboxes/{served['id']}/links")).status == 200
+    await check(tasks, "")
+
+
+@pytest.mark.proves("V5")
+async def test_a_link_that_expires_ends_what_is_open_by_it(plane, served):
+    before = time.time()
+    tasks = await seen_by(plane, served, await shared(plane, served, lasts_s=5))
+    lasting = await seen_by(plane, served, await shared(plane, served))
+    await asyncio.sleep(max(0.0, before + 4.5 - time.time()))
+    await check(tasks, "")
+    assert time.time() - before > 3.5, "not before its time"
+    assert not [task for task in lasting.values() if task.done()], "another link is another's"
+    for task in lasting.values():
+        task.cancel()
+
+
+@pytest.mark.proves("V5")
+async def test_a_port_that_is_private_again_is_left_by_all(plane, served):
+    path = f"/v1/sandboxes/{served['id']}"
+    for public in ([served["port"]], []):
+        changed = await plane.admin.call("PATCH", path, {"public_ports": public})
+        assert changed.status == 200, changed.body
+        if public:
+            tasks = await seen_by(plane, served, {})
+    await check(tasks, "")

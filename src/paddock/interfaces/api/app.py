@@ -91,6 +91,7 @@ def _routed() -> FastAPI:
         openapi_url="/v1/openapi.json",
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # such an answer has no body, and loses that of a POST
     )
     for module in _ROUTERS:
         app.include_router(module.router)

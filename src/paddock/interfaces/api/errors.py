@@ -70,6 +70,11 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> JSONResponse:
         # Outside of what every request passes through, so its id is not bound here.
+        if isinstance(broke := error.__cause__, PaddockError):
+            # In the middle of an answer, where only breaking off can say it.
+            details = {"code": broke.code, "error": broke.message, "request": request_id(request)}
+            _log.warning("answer broken off", extra=details)
+            return answer(broke, request_id(request))
         _log.error("request failed", exc_info=error, extra={"request": request_id(request)})
         message = "the server made a mistake; its log has the details under this request id"
         return JSONResponse(plain_body(request, "internal", message, "report it"), 500)

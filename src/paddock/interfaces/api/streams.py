@@ -5,7 +5,7 @@ import base64
 import codecs
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from enum import StrEnum
 from typing import Any
@@ -219,18 +219,23 @@ def response(
 ) -> StreamingResponse:
     """A stream as an answer that no proxy holds back, for as long as its reader may be here."""
     return StreamingResponse(
-        told(_attended(body, staying), form, request_id=request_id),
+        told(attended(body, staying), form, request_id=request_id),
         media_type=form.media_type,
         headers={"cache-control": "no-store", "x-accel-buffering": "no"},
     )
 
 
-async def _attended(
+async def attended(
     body: AsyncIterator[bytes], staying: AbstractContextManager[Stay]
 ) -> AsyncIterator[bytes]:
-    with staying as stay:
-        while (part := await _next(body, stay)) is not None:
-            yield part
+    """The same, broken off when its reader may not be here any more."""
+    try:
+        with staying as stay:
+            while (part := await _next(body, stay)) is not None:
+                yield part
+    finally:
+        if isinstance(body, AsyncGenerator):
+            await body.aclose()
 
 
 async def _next(body: AsyncIterator[bytes], stay: Stay) -> bytes | None:

@@ -10,11 +10,10 @@ from urllib.parse import parse_qsl, urlencode
 from paddock.domain.errors import NotFound, PaddockError, Unauthenticated
 from paddock.domain.records import SandboxRecord
 from paddock.domain.sandbox import SandboxState
-from paddock.domain.team import Principal
 from paddock.interfaces.preview.contract import Answer, Cut, Edits, Reply, RequestHead, Upstream
-from paddock.interfaces.preview.hosts import PreviewHost, parse_preview_host, preview_host
+from paddock.interfaces.preview.hosts import PreviewHost, is_below, parse_preview_host, preview_host
 from paddock.interfaces.preview.pages import Link, Pages, Trouble
-from paddock.services.previews import Previews, Visitor
+from paddock.services.previews import Admitted, Previews, Visitor
 
 COOKIE = "paddock_preview"
 PARAMETER = "paddock_link"
@@ -30,23 +29,28 @@ class Door:
         previews: Previews,
         domain: str,
         api: Callable[[], Awaitable[socket.socket]],
+        *,
+        own_host: str = "",
         pages: Pages | None = None,
     ) -> None:
         self._previews = previews
         self._domain = domain
+        self._own_host = own_host
         self._api = Upstream("api", api)
         self._pages = pages or Pages()
 
     def __call__(self, head: RequestHead) -> Answer | Awaitable[Answer]:
-        """The API for every host that is no preview's."""
+        """The API for every host that is not below the previews' domain, and for its own."""
+        if not is_below(head.host, self._domain) or head.host == self._own_host:
+            return self._api
         host = parse_preview_host(head.host, self._domain)
-        return self._api if host is None else self._visit(head, host)
+        return self._visit(head, host) if host else self._refused(head, _no_host(self._domain))
 
     async def _visit(self, head: RequestHead, host: PreviewHost) -> Answer:
         try:
             sandbox = await self._previews.find(host.sandbox)
             visitor = _visitor(head)
-            visiting = await self._previews.admit(sandbox, host.port, visitor)
+            admitted = await self._previews.admit(sandbox, host.port, visitor)
         except PaddockError as error:
             return self._refused(head, error)
         if visitor.link and head.method in ("GET", "HEAD"):
@@ -54,16 +58,14 @@ class Door:
         if sandbox.state is not SandboxState.RUNNING:
             return self._not_running(head, sandbox)
         upstream = self._upstream(head, sandbox, host.port)
-        if visiting is None:
-            return upstream
-        return replace(upstream, staying=self._stay(visiting))
+        return replace(upstream, staying=self._stay(admitted))
 
-    def _stay(self, principal: Principal) -> Callable[[Cut], AbstractContextManager[None]]:
+    def _stay(self, admitted: Admitted) -> Callable[[Cut], AbstractContextManager[None]]:
         def staying(cut: Cut) -> AbstractContextManager[None]:
             def end(error: PaddockError) -> None:
                 cut(401, error.code, error.message, error.remediation)
 
-            return self._previews.staying(principal, end)
+            return self._previews.staying(admitted, end)
 
         return staying
 
@@ -142,6 +144,13 @@ class Door:
             retryable=True,
         )
         return self._pages.error(head, trouble)
+
+
+def _no_host(domain: str) -> NotFound:
+    return NotFound(
+        "there is no such preview: its host name says no port and sandbox",
+        remediation=f"write it as PORT-SANDBOX.{domain}, with a port from 1 to 65535",
+    )
 
 
 def _visitor(head: RequestHead) -> Visitor:

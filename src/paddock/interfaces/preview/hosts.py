@@ -32,6 +32,11 @@ def parse_preview_host(host: str, domain: str = DEFAULT_DOMAIN) -> PreviewHost |
     return PreviewHost(int(found[1]), _sandbox(found[2]))
 
 
+def is_below(host: str, domain: str = DEFAULT_DOMAIN) -> bool:
+    """Whether nothing but a preview can have this name. The domain itself may be the API's."""
+    return host.lower().removesuffix(".").endswith(f".{domain.lower()}")
+
+
 def preview_host(port: int, sandbox: str, domain: str = DEFAULT_DOMAIN) -> str:
     """The host name for a port of a sandbox, which is given by id or by name."""
     if not 1 <= port <= 65535:

@@ -154,7 +154,8 @@ async def export(request: Request, given: Given, who: Who) -> StreamingResponse:
                 return
             place = found[-1].seq
 
-    return StreamingResponse(lines(), media_type="application/x-ndjson")
+    body = streams.attended(lines(), given.access.stays.stay(who))
+    return StreamingResponse(body, media_type="application/x-ndjson")
 
 
 async def _entries(

@@ -100,7 +100,7 @@ async def read(
     if found.part.tag:
         headers["etag"] = found.part.tag
     return StreamingResponse(
-        found.pieces,
+        streams.attended(found.pieces, given.access.stays.stay(who)),
         206 if found.part.content_range else 200,
         media_type="application/octet-stream",
         headers=headers,
@@ -204,7 +204,8 @@ async def pack(
     kind = "application/x-tar" if form is ArchiveFormat.TAR else "application/zip"
     headers = {**_SAFE, "content-disposition": f'attachment; filename="archive.{form}"'}
     headers["x-paddock-excluded"] = shown_names(without)
-    return StreamingResponse(pieces, media_type=kind, headers=headers)
+    body = streams.attended(pieces, given.access.stays.stay(who))
+    return StreamingResponse(body, media_type=kind, headers=headers)
 
 
 @router.put("/archive", openapi_extra=_TAR_BODY)
