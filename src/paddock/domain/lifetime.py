@@ -113,6 +113,18 @@ def idle_at(lifetime: Lifetime, clock: Clockwork) -> float | None:
     return max(clock.active_at + lifetime.idle_timeout_s, clock.keep_alive_until or 0.0)
 
 
+def kept_alive_until(seconds: float | None, now: float) -> float | None:
+    """Until when no idleness counts; None when none was asked for."""
+    if not seconds:
+        return None
+    if 0 < seconds <= MAX_KEEP_ALIVE_S:
+        return now + seconds
+    raise InvalidRequest(
+        f"keep_alive_s is {seconds:g}; it must be between 0 and {MAX_KEEP_ALIVE_S:g} seconds",
+        remediation="ask for it again before it ends, or for lifetime.always_on",
+    )
+
+
 def _passed(moment: float | None, now: float) -> bool:
     return moment is not None and now >= moment
 

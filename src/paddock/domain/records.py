@@ -124,7 +124,12 @@ def check_same_owner(snapshot: SnapshotRecord, owner: str) -> None:
 
 def check_name(name: str) -> str:
     """A name that can stand in a host name and is never taken for an id."""
-    if _NAME.fullmatch(name) and not _LOOKS_LIKE_ID.fullmatch(name):
+    if _LOOKS_LIKE_ID.fullmatch(name):
+        raise InvalidRequest(
+            f"the name {name!r} looks like an id, and would be taken for one",
+            remediation="use another: not three letters, a '-' and 26 letters or digits",
+        )
+    if _NAME.fullmatch(name):
         return name
     raise InvalidRequest(
         f"the name {name[:80]!r} is not usable",

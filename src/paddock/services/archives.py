@@ -2,7 +2,7 @@
 
 import asyncio
 import posixpath
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from enum import StrEnum
@@ -97,10 +97,14 @@ class Archives:
         async with self._inside.enter(
             principal, place.sandbox, "archive", wake=place.wake
         ) as entered:
-            directory = await _target(entered, place)
-            contents, ran = await _send(entered, replace(place, path=directory), pieces)
-            if ran.exit_code != 0:
-                raise _not_unpacked(ran)
+            directory, made = await _target(entered, place)
+            try:
+                contents, ran = await _send(entered, replace(place, path=directory), pieces)
+                if ran.exit_code != 0:
+                    raise _not_unpacked(ran)
+            except BaseException:
+                await asyncio.shield(_remove(entered, made, place.user))
+                raise
             await self._note(principal, entered, place, contents)
             return contents
 
@@ -171,19 +175,48 @@ async def _after(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenera
             yield piece
 
 
-async def _target(entered: Entered, place: Place) -> str:
-    """The directory to unpack in, made when it is missing."""
+async def _target(entered: Entered, place: Place) -> tuple[str, Sequence[str]]:
+    """The directory to unpack in, made when it is missing; those that were made, deepest first."""
     files = entered.guest.files
+    made: Sequence[str] = ()
     try:
         entry = await files.stat(place.path, user=place.user)
     except NotFound:
+        missing = await _missing(entered, place)
         entry = await files.make_dir(place.path, user=place.user)
+        made = [entry.path, *_above(entry.path)][:missing]
     if not await _is_directory(entered, entry, place):
         raise Conflict(
             f"{entry.path} is a file; an archive is unpacked in a directory",
             remediation="name a directory, or one that does not exist yet",
         )
-    return entry.path
+    return entry.path, made
+
+
+async def _missing(entered: Entered, place: Place) -> int:
+    """How many directories have to be made: it, and so many above it."""
+    count = 1
+    for path in _above(place.path):
+        try:
+            await entered.guest.files.stat(path, user=place.user)
+        except NotFound:
+            count += 1
+            continue
+        break
+    return count
+
+
+def _above(path: str) -> Iterator[str]:
+    while (above := posixpath.dirname(path.rstrip("/"))) not in ("", "/", path):
+        yield above
+        path = above
+
+
+async def _remove(entered: Entered, made: Sequence[str], user: str) -> None:
+    """Directories without a content, as they were made: what somebody has put there stays."""
+    with suppress(PaddockError):
+        for path in made:
+            await entered.guest.posix.remove(path, user, directory=True)
 
 
 async def _send(

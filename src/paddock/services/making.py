@@ -12,7 +12,7 @@ from paddock.domain.command_policy import CommandPolicy
 from paddock.domain.egress import CLOSED, EgressPolicy
 from paddock.domain.errors import Conflict, InvalidRequest, NotFound, PaddockError, TimedOut
 from paddock.domain.ids import new_id
-from paddock.domain.lifetime import MAX_KEEP_ALIVE_S, Clockwork, Lifetime, Terms
+from paddock.domain.lifetime import Clockwork, Lifetime, Terms, kept_alive_until
 from paddock.domain.reason import Reason
 from paddock.domain.records import (
     SANDBOX_PREFIX,
@@ -379,6 +379,4 @@ async def _nothing_to_configure(_sandbox: SandboxRecord) -> None:
 
 
 def _wound(now: float, keep_alive_s: float | None) -> Clockwork:
-    if keep_alive_s is None:
-        return Clockwork(active_at=now)
-    return Clockwork(active_at=now, keep_alive_until=now + min(keep_alive_s, MAX_KEEP_ALIVE_S))
+    return Clockwork(active_at=now, keep_alive_until=kept_alive_until(keep_alive_s, now))

@@ -11,7 +11,7 @@ from paddock.domain.errors import (
     PaddockError,
     ProviderError,
 )
-from paddock.domain.lifetime import MAX_KEEP_ALIVE_S, MAX_TIMEOUT_S, Terms
+from paddock.domain.lifetime import MAX_TIMEOUT_S, Terms, kept_alive_until
 from paddock.domain.reason import Reason
 from paddock.domain.records import SandboxRecord, check_name, moved
 from paddock.domain.sandbox import SandboxState, transition
@@ -350,8 +350,7 @@ def _amended(current: SandboxRecord, wanted: Amendment, now: float) -> SandboxRe
             )
         clock = replace(clock, expires_at=now + wanted.timeout_s)
     if wanted.keep_alive_s is not None:
-        until = now + min(wanted.keep_alive_s, MAX_KEEP_ALIVE_S)
-        clock = replace(clock, keep_alive_until=until if wanted.keep_alive_s > 0 else None)
+        clock = replace(clock, keep_alive_until=kept_alive_until(wanted.keep_alive_s, now))
     return replace(
         current,
         name=current.name if wanted.name is None else check_name(wanted.name),

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -174,3 +175,21 @@ def test_an_error_says_nothing_that_it_was_not_told():
         "retryable": False,
         "remediation": "",
     }
+
+
+@pytest.mark.parametrize(
+    ("moment", "shown"),
+    [(1e300, "9999-12-31"), (-1e300, "0001-01-01"), (2.6e11, "9999-12-31"), (1e11, "5138-11-16")],
+)
+async def test_a_date_that_no_calendar_has_is_no_fault_of_the_list(plane, moment, shown):
+    made = await plane.admin.post("/v1/tokens", {"name": "odd", "role": "viewer"})
+
+    def change(tx):
+        tx.tokens.replace(replace(tx.tokens.get(made["id"]), used_at=moment))
+
+    await plane.services.store.write(change)
+    listed = await plane.admin.get("/v1/tokens?limit=500")
+    assert listed.status == 200
+    (odd,) = [each for each in listed["items"] if each["id"] == made["id"]]
+    assert odd["used_at"].startswith(shown)
+    assert (await plane.admin.delete(f"/v1/tokens/{made['id']}")).status == 200

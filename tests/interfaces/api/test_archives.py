@@ -45,7 +45,10 @@ def archive():
 
 
 async def names(plane, box, where):
+    """None when there is no such directory."""
     listed = await plane.admin.get(path(box, f"files/list?path=~/{where}&depth=9"))
+    if listed.status == 404:
+        return None
     return [item["path"].rpartition(f"/{where}/")[2] for item in listed["items"]]
 
 
@@ -120,7 +123,7 @@ async def test_nothing_of_what_leads_outside_is_unpacked(plane, box):
         answer = await put(plane, box, "safe", made.data)
         assert (answer.status, answer.error["code"]) == (400, "invalid_request"), case
         assert answer.error["remediation"]
-        assert await names(plane, box, "safe") == [], case
+        assert await names(plane, box, "safe") is None, case
     with archive() as made:
         made.add("door", type=tarfile.SYMTYPE, linkname="..")
         made.add("door/escaped", b"x")
@@ -148,7 +151,7 @@ async def test_what_is_no_archive_is_refused_and_leaves_nothing(plane, box):
     for what, data in cases.items():
         answer = await put(plane, box, "bad", data)
         assert (answer.status, answer.error["code"]) == (400, "invalid_request"), what
-        assert await names(plane, box, "bad") == [], what
+        assert await names(plane, box, "bad") is None, what
     assert (await plane.admin.call("PUT", path(box, "files?path=~/taken"), data=b"")).status == 200
     onto = await put(plane, box, "taken", made.data)
     assert onto.status == 409
@@ -171,7 +174,7 @@ async def test_an_archive_that_breaks_off_leaves_nothing(plane, box):
     async with asyncio.timeout(10):
         while plane.services.inside._activity.doing(box["id"]):
             await asyncio.sleep(0.05)
-    assert await names(plane, box, "broken") == []
+    assert await names(plane, box, "broken") is None
 
 
 async def test_what_cannot_be_read_breaks_the_archive_off(plane, box):
@@ -243,3 +246,31 @@ async def test_who_goes_away_takes_the_packing_with_them(plane, box):
     async with asyncio.timeout(20):
         while plane.services.inside._activity.doing(box["id"]):
             await asyncio.sleep(0.05)
+
+
+@pytest.mark.proves("S12")
+async def test_an_upload_that_fails_leaves_no_directory_that_it_made(plane, box):
+    with archive() as outside:
+        outside.add("../outside", b"x")
+    with archive() as good:
+        good.add("inside", b"x")
+
+    async def broken_off():
+        yield good.data[:600]
+        raise ConnectionResetError
+
+    for data in (outside.data, b"no tar at all" * 100, good.data[:700]):
+        assert (await put(plane, box, "made/by/this", data)).status == 400
+        assert (await plane.admin.get(path(box, "files/stat?path=~/made"))).status == 404
+    with pytest.raises(aiohttp.ClientError):
+        await put(plane, box, "made/by/this", broken_off())
+    async with asyncio.timeout(10):
+        while (await plane.admin.get(path(box, "files/stat?path=~/made"))).status != 404:
+            await asyncio.sleep(0.05)
+    wish = {"path": f"{box['home']}/made/before"}
+    assert (await plane.admin.post(path(box, "files/directory"), wish)).status == 201
+    for where in ("made/before", "made/before/this"):
+        assert (await put(plane, box, where, outside.data)).status == 400
+        assert await names(plane, box, "made") == ["before"], "what was there before stays"
+    assert (await put(plane, box, "made/before/this", good.data)).status == 200
+    assert await names(plane, box, "made") == ["before", "before/this", "before/this/inside"]

@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from paddock.domain.lifetime import MAX_KEEP_ALIVE_S
+
 EVERY_DATABASE = True
 
 
@@ -130,12 +132,24 @@ async def test_lists_are_paged_filtered_and_newest_first(plane):
 @pytest.mark.proves("L9")
 async def test_time_can_be_extended_and_is_shown(plane, box):
     path = f"/v1/sandboxes/{box['id']}"
-    wish = {"timeout_s": 3600, "keep_alive_s": 10**9, "name": "renamed", "labels": {"k": "v"}}
+    wish = {
+        "timeout_s": 3600,
+        "keep_alive_s": MAX_KEEP_ALIVE_S,
+        "name": "renamed",
+        "labels": {"k": "v"},
+    }
     changed = await plane.admin.call("PATCH", path, wish)
     assert changed.status == 200
     assert changed["name"] == "renamed"
     assert changed["expires_at"] > changed["changed_at"]
-    # A day is the most, whatever was asked for.
+    for beyond in ({"keep_alive_s": MAX_KEEP_ALIVE_S + 1}, {"keep_alive_s": 1e300}):
+        for refused in (
+            await plane.admin.call("PATCH", path, beyond),
+            await plane.admin.post("/v1/sandboxes", {"template": "plain", **beyond}),
+            await plane.admin.post(f"{path}/fork", beyond),
+        ):
+            assert (refused.status, refused.error["code"]) == (400, "invalid_request")
+            assert f"between 0 and {MAX_KEEP_ALIVE_S:g} seconds" in refused.error["message"]
     assert changed["keep_alive_until"] <= changed["idle_at"]
     ended = await plane.admin.call("PATCH", path, {"keep_alive_s": 0})
     assert ended["keep_alive_until"] is None

@@ -83,12 +83,20 @@ Identity = Annotated[
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+
 def moment(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    return None if seconds is None else at(seconds)
 
 
 def at(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
+    """What no calendar has becomes the nearest that it has: a list must not fail because of one
+    row, or of what a guest says the time is."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return _FIRST if seconds < 0 else _LAST
 
 
 def paged(
