@@ -11,6 +11,9 @@ from paddock.domain.errors import Broken, LimitExceeded, TimedOut, Unavailable
 _CONNECT_TIMEOUT = 5.0
 _MOST_HEAD = 64 << 10
 _MOST_IDLE = 16
+IDLE_S = 300.0
+"""Well before the guest closes what nobody uses: a call on a connection that it is just closing
+would be lost, and nobody could say whether it was carried out."""
 
 
 class Wire:
@@ -19,8 +22,9 @@ class Wire:
     A call that is cancelled takes its connection along, which is how the guest learns of it.
     """
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, *, idle_s: float = IDLE_S) -> None:
         self._place = place
+        self._idle_s = idle_s
         self._idle: list[_Line] = []
         self._busy: set[_Line] = set()
         self._closed = False
@@ -51,6 +55,7 @@ class Wire:
     async def _line(self, path: str) -> "_Line":
         if self._closed:
             raise Unavailable(f"{path}: the session with the guest has ended")
+        self._drop_old()
         while self._idle:
             line = self._idle.pop()
             if line.usable:
@@ -66,10 +71,18 @@ class Wire:
         return line
 
     def _put_back(self, line: "_Line") -> None:
+        self._drop_old()
         if line.usable and not self._closed and len(self._idle) < _MOST_IDLE:
+            line.idle_since = asyncio.get_running_loop().time()
             self._idle.append(line)
         else:
             line.hang_up("")
+
+    def _drop_old(self) -> None:
+        """The last one put back is the first one taken, so the oldest come first."""
+        oldest = asyncio.get_running_loop().time() - self._idle_s
+        while self._idle and self._idle[0].idle_since < oldest:
+            self._idle.pop(0).hang_up("")
 
 
 def _head(path: str, headers: Mapping[str, str], length: int) -> bytes:
@@ -83,6 +96,7 @@ class _Line(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.usable = False
+        self.idle_since = 0.0
         self._transport: asyncio.Transport | None = None
         self._answer: asyncio.Future[tuple[int, bytes]] | None = None
         self._path = ""

@@ -66,9 +66,18 @@ def _taken(config: ServerConfig, error: OSError) -> Unavailable:
 
 @contextmanager
 def _inner_socket(data: Path) -> Iterator[Path]:
-    """In the data directory, where a start after a crash finds and replaces it."""
-    place = data.absolute() / "api.sock"
+    """In the data directory, where a start after a crash finds and replaces it.
+
+    Whoever connects there is believed about where a request comes from, so it is for the front
+    alone. The server lets everybody write to its socket, and the local provider lets everybody
+    through the data directory: only a directory of its own keeps others out.
+    """
+    (data / "api.sock").unlink(missing_ok=True)  # where it was before
+    private = data.absolute() / "api"
+    place = private / "api.sock"
     if len(bytes(place)) <= _LONGEST_SOCKET_PATH:
+        private.mkdir(mode=0o700, exist_ok=True)
+        private.chmod(0o700)
         place.unlink(missing_ok=True)
         yield place
         place.unlink(missing_ok=True)

@@ -107,6 +107,26 @@ def test_a_fence_that_somebody_flushed_is_put_up_again(later: str) -> None:
     assert seen["outside healed"]
 
 
+@pytest.mark.parametrize(
+    "later",
+    [
+        "sysctl -q net.ipv4.ip_forward=0",
+        "ip link set pdk0badcafe down",
+        "ip link delete pdk0badcafe",
+        "ip link set pk0badca0 nomaster",
+        "ip link delete pdk0badcafe; sysctl -q net.ipv4.ip_forward=0; nft flush ruleset",
+    ],
+    ids=["forwarding", "bridge down", "bridge gone", "cable loose", "all of it"],
+)
+def test_what_somebody_took_away_is_set_up_again(later: str) -> None:
+    seen = ask("true", later)
+    assert seen["outside"]
+    assert not seen["outside later"]
+    assert seen["healed"] == [False, True, False], "only when it is needed"
+    assert seen["outside healed"]
+    assert not seen["host healed"]
+
+
 def test_rules_that_others_added_after_ours_are_overtaken() -> None:
     seen = ask(DOCKER, "iptables -A FORWARD -j REJECT")
     assert seen["healed"] == [False, True, False]

@@ -21,6 +21,7 @@ class Counted(WarmPool):
     def __init__(self) -> None:
         super().__init__(self._make, self._discard)
         self.made: list[Plan] = []
+        self.gone: list[str] = []
 
     async def _make(self, plan: Plan) -> SandboxRecord:
         self.made.append(plan)
@@ -40,7 +41,7 @@ class Counted(WarmPool):
         )
 
     async def _discard(self, record: SandboxRecord) -> None:
-        del record
+        self.gone.append(record.ref)
 
 
 async def test_a_burst_is_served_before_anything_is_made() -> None:
@@ -78,3 +79,35 @@ async def test_the_end_waits_for_nobodys_patience() -> None:
     began = asyncio.get_running_loop().time()
     await pool.aclose()
     assert asyncio.get_running_loop().time() - began < 0.9
+
+
+async def test_what_comes_back_to_a_full_shelf_goes() -> None:
+    pool = Counted()
+    pool.resize(WANTED, 2)
+    await pool.settle()
+    taken = [pool.take(WANTED) for _ in range(2)]
+    await pool.settle()
+    for record in taken:
+        assert record is not None
+        pool.give_back(WANTED, record)
+    await pool.settle()
+    assert pool.ready(WANTED) == 2
+    assert pool.gone == [record.ref for record in taken if record]
+    await pool.aclose()
+
+
+async def test_what_comes_back_to_a_shelf_that_was_made_smaller_goes() -> None:
+    pool = Counted()
+    pool.resize(WANTED, 2)
+    await pool.settle()
+    one, other = pool.take(WANTED), pool.take(WANTED)
+    assert one is not None and other is not None
+    pool.resize(WANTED, 1)
+    for record in (one, other):
+        pool.give_back(WANTED, record)
+    await pool.settle()
+    assert (pool.ready(WANTED), pool.gone) == (1, [other.ref])
+    pool.give_back(OTHER, one)
+    await pool.settle()
+    assert (pool.ready(OTHER), pool.gone) == (0, [other.ref, one.ref])
+    await pool.aclose()

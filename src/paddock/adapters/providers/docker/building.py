@@ -4,13 +4,15 @@ Commands run in a container that is thrown away afterwards. Container and images
 is at work on them, so that what a killed process leaves is found and swept.
 """
 
+import codecs
 import re
 import struct
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from paddock.domain.errors import Broken, Conflict, NotFound, Refused
 
 _LONG_S = 1800.0
 _LAST_LINES = 20
+_LONGEST_LINE = 4096
 _MEMORY, _PIDS, _CPUS = 4 << 30, 4096, 2_000_000_000
 _FRAME = struct.Struct(">BxxxI")
 _LOADED = re.compile(rb"sha256:[0-9a-f]{64}")
@@ -160,37 +163,78 @@ class Builder:
             },
         }
 
-    async def _lines(self, container: str) -> AsyncIterator[str]:
+    def _lines(self, container: str) -> AsyncIterator[str]:
         """What it says on both streams, until it ends."""
-        rest = ""
-        async for piece in self._output(container):
-            *lines, rest = (rest + piece.decode(errors="replace")).splitlines(keepends=True) or [""]
-            if rest.endswith("\n"):
-                lines, rest = [*lines, rest], ""
-            for line in lines:
-                if line.strip():
-                    yield line.rstrip()
-        if rest.strip():
-            yield rest.rstrip()
-
-    async def _output(self, container: str) -> AsyncIterator[bytes]:
         query = {"follow": 1, "stdout": 1, "stderr": 1}
         path, what = f"containers/{container}/logs", "follow a build"
-        buffer = bytearray()
-        async for data in self.engine.stream(path, what, query=query, timeout=_LONG_S):
-            buffer += data
-            while len(buffer) >= _FRAME.size:
-                end = _FRAME.size + _FRAME.unpack_from(buffer)[1]
-                if len(buffer) < end:
-                    break
-                yield bytes(buffer[_FRAME.size : end])
-                del buffer[:end]
+        return lines(unframed(self.engine.stream(path, what, query=query, timeout=_LONG_S)))
 
     async def _remove(self, container: str) -> None:
         with suppress(NotFound, Conflict):
             await self.engine.delete(
                 f"containers/{container}", f"remove container {container[:12]}", force=1, v=1
             )
+
+
+async def unframed(framed: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """What an engine's log says on both streams, without the heads that tell them apart. Nothing
+    is held back but a head that has not come whole, however long a frame claims to be."""
+    head, left = b"", 0
+    async for data in framed:
+        while data:
+            if left:
+                yield data[:left]
+                data, left = data[left:], max(0, left - len(data))
+                continue
+            missing = _FRAME.size - len(head)
+            head, data = head + data[:missing], data[missing:]
+            if len(head) == _FRAME.size:
+                head, left = b"", _FRAME.unpack(head)[1]
+
+
+async def lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
+    """Text line by line, without empty ones. One that does not end is told in parts."""
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    rest = ""
+    async for piece in pieces:
+        *whole, rest = (rest + decoder.decode(piece)).splitlines(keepends=True) or [""]
+        if rest.endswith("\n") or len(rest) > _LONGEST_LINE:
+            whole, rest = [*whole, rest], ""
+        for part in chain.from_iterable(map(_parts, whole)):
+            yield part
+    if rest := (rest + decoder.decode(b"", final=True)).rstrip():
+        yield rest
+
+
+def _parts(line: str) -> Iterator[str]:
+    cut = (line[start : start + _LONGEST_LINE] for start in range(0, len(line), _LONGEST_LINE))
+    return filter(None, map(str.rstrip, cut))
+
+
+class Steps:
+    """Which of several commands runs, by a sign that is said before each.
+
+    What a command prints can hold the sign as well, since it is in the shell's arguments: then the
+    progress is ahead of its time, and never beyond the end.
+    """
+
+    def __init__(
+        self, sign: str, commands: Sequence[str], progress: Callable[[str, float | None], None]
+    ) -> None:
+        self._sign = sign
+        self._commands = commands
+        self._progress = progress
+        self._begun = -1
+
+    @property
+    def current(self) -> str:
+        return self._commands[max(self._begun, 0)]
+
+    def hear(self, line: str) -> None:
+        if line.strip() != self._sign or self._begun + 1 >= len(self._commands):
+            return
+        self._begun += 1
+        self._progress(f"set-up: {self.current}", self._begun / len(self._commands))
 
 
 async def set_up(
@@ -204,22 +248,15 @@ async def set_up(
     """Run a template's set-up commands on an image, as root and online; the result has the name."""
     sign = f"paddock-{time.monotonic_ns():x} "
     script = f"for c; do echo '{sign}'; /bin/sh -ec \"$c\" < /dev/null || exit; done 2>&1"
-    begun = -1
-
-    def hear(line: str) -> None:
-        nonlocal begun
-        if line.startswith(sign.strip()):
-            begun += 1
-            progress(f"set-up: {commands[begun]}", begun / len(commands))
-
+    steps = Steps(sign.strip(), commands, progress)
     try:
         argv = ("/bin/sh", "-c", script, "set-up", *commands)
-        async with builder.ran(image, argv, hear, online=True) as container:
+        async with builder.ran(image, argv, steps.hear, online=True) as container:
             await uncancelled(builder.commit(container, name))
     except Ended as ended:
         said = [line for line in ended.tail if not line.startswith(sign.strip())]
         raise Refused(
-            f"set-up command {commands[max(begun, 0)]!r} ended with {ended.status}",
+            f"set-up command {steps.current!r} ended with {ended.status}",
             remediation="its last lines:\n    " + "\n    ".join(said),
         ) from ended
 

@@ -19,6 +19,7 @@ from paddock.adapters.providers.local import forwarding
 from paddock.domain.errors import Broken, LimitExceeded, Unavailable
 
 _FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
+_IFF_UP = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,11 @@ class OpenNetwork:
         return subnet[number + 2]
 
     def cable(self, number: int) -> str:
-        return f"pk{self.tag[:6]}{number:x}"
+        return f"{self.cable_prefix}{number:x}"
+
+    @property
+    def cable_prefix(self) -> str:
+        return f"pk{self.tag[:6]}"
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
@@ -99,8 +104,7 @@ class OpenNetwork:
         await self.detach(number)
         await _ip(
             f"link add {cable} type veth peer name eth0 netns {inside}",
-            f"link set {cable} master {self.bridge} up",
-            f"link set {cable} type bridge_slave isolated on",
+            *self._plugged(cable),
             lend=(namespace,),
         )
         await _ip(
@@ -116,15 +120,42 @@ class OpenNetwork:
         await asyncio.to_thread(forwarding.let_through, self.bridge)
 
     async def heal(self) -> bool:
-        """Set the host's rules again where somebody has taken them away since, or has begun to drop
-        what they let through, as a Docker that is started later does. Whether that was needed."""
-        if not self._is_there() or await self._is_fenced():
+        """Set up again what somebody has taken away since: the host's rules, also where others have
+        begun to drop what they let through, as a Docker that is started later does; the host's
+        forwarding; the bridge with the cables of all who are on it. Whether that was needed."""
+        if await self._is_whole():
             return False
         async with self.held():
+            if await self._is_whole():
+                return False  # it was being changed by another process
             if not self._is_there():
-                return False
-            await self._fence()
+                await self._lay()
+            _let_forward()
+            await self._fence()  # before anything is plugged in
+            await _ip(
+                f"link set {self.bridge} up",
+                *(line for cable in self._loose() for line in self._plugged(cable)),
+            )
             return True
+
+    async def _is_whole(self) -> bool:
+        if not self._is_there():
+            return not self._cables()  # then nobody needs it
+        return _is_up(self.bridge) and not self._loose() and _forwards() and await self._is_fenced()
+
+    def _cables(self) -> list[str]:
+        return [each.name for each in Path("/sys/class/net").glob(f"{self.cable_prefix}*")]
+
+    def _loose(self) -> list[str]:
+        """Cables that end nowhere."""
+        masters = ((each, Path(f"/sys/class/net/{each}/master")) for each in self._cables())
+        return [each for each, master in masters if not master.exists()]
+
+    def _plugged(self, cable: str) -> tuple[str, ...]:
+        return (
+            f"link set {cable} master {self.bridge} up",
+            f"link set {cable} type bridge_slave isolated on",
+        )
 
     async def _is_fenced(self) -> bool:
         """Whether every rule of ours is still in force."""
@@ -165,13 +196,30 @@ class OpenNetwork:
         taken = await _subnets_in_use()
         subnet = choose_subnet(self.tag, taken) if not self.wish else self.wish
         (self.state / "subnet").write_text(str(subnet))
+        await self._lay()
+        _let_forward()
+
+    async def _lay(self) -> None:
+        """The bridge alone, with the subnet that was chosen."""
         await _ip(
             f"link add {self.bridge} type bridge",
             f"address add {self.gateway}/{self.subnet.prefixlen} dev {self.bridge}",
             f"link set {self.bridge} up",
         )
-        if _FORWARD.read_text().strip() != "1":
-            _FORWARD.write_text("1")
+
+
+def _is_up(device: str) -> bool:
+    flags = Path(f"/sys/class/net/{device}/flags").read_text()
+    return bool(int(flags, 16) & _IFF_UP)
+
+
+def _forwards() -> bool:
+    return _FORWARD.read_text().strip() == "1"
+
+
+def _let_forward() -> None:
+    if not _forwards():
+        _FORWARD.write_text("1")
 
 
 _POOL = list(ipaddress.IPv4Network("10.200.0.0/13").subnets(new_prefix=20))

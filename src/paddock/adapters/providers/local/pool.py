@@ -75,11 +75,13 @@ class WarmPool:
         return None
 
     def give_back(self, plan: Plan, record: SandboxRecord) -> None:
-        """One that was taken waits again; after the end it goes with the others."""
-        if self._closed.is_set():
+        """One that was taken waits again, where there is still room for it: its shelf may have
+        been filled or made smaller meanwhile. After the end it goes with the others."""
+        shelf = self._shelves.get(plan)
+        if self._closed.is_set() or shelf is None or len(shelf.waiting) >= shelf.size:
             self._begin(self._throw_away(record))
         else:
-            self._shelves.setdefault(plan, _Shelf()).waiting.append(record)
+            shelf.waiting.append(record)
 
     def ready(self, plan: Plan) -> int:
         shelf = self._shelves.get(plan)
