@@ -133,5 +133,5 @@ async def test_commands_are_started_fast(start_guest: StartGuest) -> None:
             await asyncio.gather(*(guest.exec(["true"]) for _ in range(16)))
         rate = 960 / (time.perf_counter() - began)
     print(f"exec p50 {statistics.median(times) * 1e3:.2f} ms, {rate:.0f}/s with 16 clients")
-    assert statistics.median(times) < 5 * statistics.median(plain)
+    assert statistics.median(times) < 8 * statistics.median(plain)
     assert rate > 0.3 / statistics.median(plain)
