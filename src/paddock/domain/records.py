@@ -8,6 +8,7 @@ from paddock.domain.command_policy import CommandPolicy
 from paddock.domain.egress import CLOSED, EgressPolicy
 from paddock.domain.errors import InvalidRequest, NotFound
 from paddock.domain.event import Event, EventKind
+from paddock.domain.ignoring import Ignoring
 from paddock.domain.lifetime import Clockwork, Lifetime
 from paddock.domain.reason import Reason
 from paddock.domain.sandbox import Resources, SandboxState, transition
@@ -102,6 +103,7 @@ class SnapshotRecord:
     """As its sandbox's: it goes back to nobody else."""
     app: str = ""
     """As its sandbox's, which it may outlive."""
+    ignoring: Ignoring = field(default_factory=Ignoring)
 
 
 def check_owner(owner: str) -> str:

@@ -1,6 +1,8 @@
 """A sandbox's disk at one moment, and its memory where that can be kept too."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from paddock.domain.ignoring import LeftOut
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +26,6 @@ class Snapshot:
     size_bytes: int | None = None
     memory: bool = False
     """Its processes were kept as well, and go on in a sandbox made of it."""
+    ignore: tuple[str, ...] = ()
+    """The rules by which it was taken."""
+    left_out: LeftOut = field(default_factory=LeftOut)

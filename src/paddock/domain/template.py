@@ -6,9 +6,11 @@ import re
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+from paddock.domain import ignoring
 from paddock.domain.errors import InvalidRequest
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
+_NOT_ON_DISK = ("name", "env", "user", "workdir", "hardened", "runtime", "snapshot_ignore")
 
 
 def is_image(reference: str) -> bool:
@@ -54,6 +56,8 @@ class Template:
     """Asks for no-new-privileges even where a user namespace would make sudo harmless."""
     runtime: str = ""
     """crun, runc or runsc; empty means the provider's choice."""
+    snapshot_ignore: tuple[str, ...] = ()
+    """Paths that snapshots leave out unless everything is asked for; see `domain.ignoring`."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -61,11 +65,13 @@ class Template:
                 f"template name {self.name!r} is not usable",
                 remediation="use a-z, 0-9, '.', '_' or '-'; at most 63; ends are a-z or 0-9",
             )
+        work = ignoring.places_of_work(self.user, self.workdir)
+        ignoring.parsed(self.snapshot_ignore, work)
 
     def digest(self) -> str:
         """Of everything that decides what is on the disk; the name does not."""
         content = asdict(self)
-        for detail in ("name", "env", "user", "workdir", "hardened", "runtime"):
+        for detail in _NOT_ON_DISK:
             del content[detail]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
 

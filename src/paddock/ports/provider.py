@@ -59,6 +59,8 @@ class Capabilities:
     metrics: bool = False
     disk_limit: bool = False
     """disk_mib is enforced by the file system; otherwise it is watched."""
+    snapshot_ignore: bool = False
+    """snapshot() with `ignore`: what lies at those paths is not in the copy."""
     checkpoint: bool = False
     """snapshot() with memory: processes are written to disk too, and go on in another sandbox."""
     max_lifetime_s: float | None = None
@@ -266,13 +268,21 @@ class Provider(Protocol):
         """For providers that end sandboxes by themselves: not before `until` (unix seconds)."""
         ...
 
-    async def snapshot(self, ref: Ref, key: str, *, memory: bool = False) -> Snapshot:
+    async def snapshot(
+        self, ref: Ref, key: str, *, memory: bool = False, ignore: tuple[str, ...] = ()
+    ) -> Snapshot:
         """Its disk at one moment, consistent also while it runs; the sandbox goes on.
 
-        Same key, same snapshot; the same key for another sandbox, or with another `memory`, is
-        Conflict. With `memory` its processes at that moment are kept on disk as well, and need
-        neither the sandbox nor this process to come back. That is Conflict unless it runs, and
-        without the flag `checkpoint` Unsupported, whatever the key.
+        Same key, same snapshot; the same key for another sandbox, or with another `memory` or
+        `ignore`, is Conflict. With `memory` its processes at that moment are kept on disk as well,
+        and need neither the sandbox nor this process to come back. That is Conflict unless it runs,
+        and without the flag `checkpoint` Unsupported, whatever the key.
+
+        `ignore` has rules of `domain.ignoring`. What the sandbox has at those paths beyond its
+        template is not in the copy, and the snapshot says what that was; the sandbox itself keeps
+        it. No link leads a rule elsewhere: one in the way ends it, one that is met goes itself.
+        Rules that are none, or that cover where the sandbox's commands start, are InvalidRequest,
+        and so are rules with `memory`; without the flag `snapshot_ignore` they are Unsupported.
         """
         ...
 

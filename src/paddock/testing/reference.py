@@ -134,7 +134,9 @@ class ReferenceProvider:
     async def renew(self, ref: Ref, until: float) -> Observation:
         self._cannot("renew", "expires_itself")
 
-    async def snapshot(self, ref: Ref, key: str, *, memory: bool = False) -> Snapshot:
+    async def snapshot(
+        self, ref: Ref, key: str, *, memory: bool = False, ignore: tuple[str, ...] = ()
+    ) -> Snapshot:
         self._cannot("snapshot", "snapshot")
 
     async def snapshots(self) -> AsyncIterator[Snapshot]:

@@ -9,14 +9,17 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import msgspec
+
 from paddock.domain.egress import CLOSED, NetworkMode
 from paddock.domain.errors import Conflict, InvalidRequest, LimitExceeded, NotFound
 from paddock.domain.ids import new_id
+from paddock.domain.ignoring import LeftOut, Rule, check_whole, parsed
 from paddock.domain.reason import Reason
 from paddock.domain.sandbox import SandboxState
 from paddock.domain.snapshot import Snapshot, SnapshotRef
@@ -30,6 +33,7 @@ from paddock.ports.provider import (
     SandboxSpec,
     Usage,
 )
+from paddock.testing.leaving_out import leave_out
 from paddock.testing.records import Record, locked
 from paddock.testing.showing import ShowingProvider
 
@@ -56,6 +60,7 @@ class SimulatedProvider(ShowingProvider):
             archive=True,
             sleeping_disk=os.geteuid() == 0,
             snapshot=True,
+            snapshot_ignore=True,
             fork=True,
             egress=os.geteuid() == 0,
             any_image=True,
@@ -83,17 +88,24 @@ class SimulatedProvider(ShowingProvider):
             )
         return self._observation(self._records.write(replace(record, until=until)))
 
-    async def snapshot(self, ref: Ref, key: str, *, memory: bool = False) -> Snapshot:
+    async def snapshot(
+        self, ref: Ref, key: str, *, memory: bool = False, ignore: tuple[str, ...] = ()
+    ) -> Snapshot:
         if memory and not self.capabilities.checkpoint:
             self._cannot("snapshot with memory", "checkpoint")
+        if ignore and not self.capabilities.snapshot_ignore:
+            self._cannot("snapshot with rules", "snapshot_ignore")
+        if memory:
+            check_whole(ignore)
         async with locked(self._place / "locks", f"snapshot {key}"):
             for known in self._read_shots():
                 if known.key == key:
-                    self._check_same(known, ref, memory)
+                    self._check_same(known, ref, memory=memory, ignore=ignore)
                     return known
             self._check_on_disk(ref)
             record = self._running(ref) if memory else self._record(ref)
-            return await self._take(record, key, memory=memory)
+            parsed(ignore, [str(self._disk(record.id).resolve())])
+            return await self._take(record, key, memory=memory, ignore=ignore)
 
     async def snapshots(self) -> AsyncIterator[Snapshot]:
         for shot in self._read_shots():
@@ -136,20 +148,27 @@ class SimulatedProvider(ShowingProvider):
                 record = self._records.write(replace(record, state=after))
             return self._observation(record)
 
-    def _check_same(self, known: Snapshot, ref: Ref, memory: bool) -> None:
-        if (known.source, known.memory) != (ref.id, memory):
+    def _check_same(
+        self, known: Snapshot, ref: Ref, *, memory: bool, ignore: tuple[str, ...]
+    ) -> None:
+        if (known.source, known.memory, known.ignore) != (ref.id, memory, ignore):
             raise Conflict(
                 f"key {known.key} belongs to a snapshot of {known.source} "
-                f"{'with' if known.memory else 'without'} memory",
+                f"{'with' if known.memory else 'without'} memory and the rules {known.ignore}",
                 remediation="use another key",
             )
 
-    async def _take(self, record: Record, key: str, *, memory: bool) -> Snapshot:
+    async def _take(
+        self, record: Record, key: str, *, memory: bool, ignore: tuple[str, ...]
+    ) -> Snapshot:
         ref = SnapshotRef(self.name, new_id("snp"))
         shot = Snapshot(ref, key, record.id, record.template, time.time(), memory=memory)
         part = self._shots / f"{ref.id}.part"
         try:
             await self._capture(record, part, memory=memory)
+            if ignore:
+                left_out = self._leave_out(record, part / "home", parsed(ignore))
+                shot = replace(shot, ignore=ignore, left_out=left_out)
             (part / "snapshot.json").write_text(json.dumps(asdict(shot)))
             part.rename(self._shots / ref.id)
         except BaseException:
@@ -161,10 +180,13 @@ class SimulatedProvider(ShowingProvider):
         with self._frozen(record):
             self._copy(self._disk(record.id), target / "home")
 
+    def _leave_out(self, record: Record, copy: Path, rules: Sequence[Rule]) -> LeftOut:
+        return leave_out(copy, self._disk(record.id).resolve(), rules)
+
     def _read_shots(self) -> list[Snapshot]:
         files = sorted(self._shots.glob("snp_*/snapshot.json"))
-        shots = [json.loads(file.read_text()) for file in files if file.parent.suffix != ".part"]
-        return [Snapshot(**{**shot, "ref": SnapshotRef(**shot["ref"])}) for shot in shots]
+        whole = (file for file in files if file.parent.suffix != ".part")
+        return [msgspec.json.decode(file.read_bytes(), type=Snapshot) for file in whole]
 
     def _validate(self, spec: SandboxSpec, source: str) -> None:
         for what, given, most in (

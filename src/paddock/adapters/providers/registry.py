@@ -24,6 +24,7 @@ _ROWS: Mapping[str, str] = {
     "archive": "archive",
     "sleeping_disk": "files of a stopped sandbox",
     "snapshot": "snapshot",
+    "snapshot_ignore": "snapshot that leaves paths out",
     "fork": "fork",
     "checkpoint": "memory to disk and back",
     "egress": "egress policy",

@@ -5,6 +5,7 @@ from paddock.testing.broken import (
     checkpointing,
     creating,
     fencing,
+    ignoring,
     living,
     lying,
     sleeping,
@@ -17,6 +18,7 @@ DEFECTS: tuple[Defect, ...] = (
     *archiving.DEFECTS,
     *sleeping.DEFECTS,
     *checkpointing.DEFECTS,
+    *ignoring.DEFECTS,
     *lying.DEFECTS,
     *fencing.DEFECTS,
 )

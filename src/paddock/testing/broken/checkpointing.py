@@ -50,7 +50,7 @@ class ForgetsAtTheEnd(CheckpointingProvider):
 class MemoryByTheWay(CheckpointingProvider):
     """Gives whatever is there under the key."""
 
-    def _check_same(self, known: Snapshot, ref: Ref, memory: bool) -> None:
+    def _check_same(self, known: Snapshot, ref: Ref, **wish: object) -> None:
         pass
 
 
@@ -64,28 +64,34 @@ class MemoryOfTheStopped(CheckpointingProvider):
 class IgnoresTheWish(SimulatedProvider):
     """Takes a snapshot without memory where one with memory was asked for."""
 
-    async def snapshot(self, ref: Ref, key: str, *, memory: bool = False) -> Snapshot:
-        return await super().snapshot(ref, key)
+    async def snapshot(
+        self, ref: Ref, key: str, *, memory: bool = False, ignore: tuple[str, ...] = ()
+    ) -> Snapshot:
+        return await super().snapshot(ref, key, ignore=ignore)
 
 
 class LooksAtTheKeyFirst(SimulatedProvider):
     """Finds a snapshot under the key before it thinks of what it cannot do."""
 
-    async def snapshot(self, ref: Ref, key: str, *, memory: bool = False) -> Snapshot:
+    async def snapshot(
+        self, ref: Ref, key: str, *, memory: bool = False, ignore: tuple[str, ...] = ()
+    ) -> Snapshot:
         for known in self._read_shots():
             if known.key == key:
                 return known
-        return await super().snapshot(ref, key, memory=memory)
+        return await super().snapshot(ref, key, memory=memory, ignore=ignore)
 
 
 class LosesItToARefusal(SimulatedProvider):
     """Makes room under the key before it refuses."""
 
-    async def snapshot(self, ref: Ref, key: str, *, memory: bool = False) -> Snapshot:
+    async def snapshot(
+        self, ref: Ref, key: str, *, memory: bool = False, ignore: tuple[str, ...] = ()
+    ) -> Snapshot:
         for known in self._read_shots() if memory else ():
             if known.key == key:
                 await self.delete_snapshot(known.ref)
-        return await super().snapshot(ref, key, memory=memory)
+        return await super().snapshot(ref, key, memory=memory, ignore=ignore)
 
 
 DEFECTS = (

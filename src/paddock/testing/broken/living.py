@@ -228,14 +228,16 @@ class LinksInsteadOfCopying(SimulatedProvider):
 class NewSnapshotEachTime(SimulatedProvider):
     """Does not know the keys of snapshots."""
 
-    async def snapshot(self, ref: Ref, key: str, *, memory: bool = False) -> Snapshot:
-        return replace(await super().snapshot(ref, new_ulid(), memory=memory), key=key)
+    async def snapshot(
+        self, ref: Ref, key: str, *, memory: bool = False, ignore: tuple[str, ...] = ()
+    ) -> Snapshot:
+        return replace(await super().snapshot(ref, new_ulid(), memory=memory, ignore=ignore), key=key)
 
 
 class AnySource(SimulatedProvider):
     """Gives the snapshot of one sandbox for that of another."""
 
-    def _check_same(self, known: Snapshot, ref: Ref, memory: bool) -> None:
+    def _check_same(self, known: Snapshot, ref: Ref, **wish: object) -> None:
         pass
 
 

@@ -49,3 +49,7 @@ async def its_capabilities_are_plain_and_coherent(subject: Subject) -> None:
         not claimed.checkpoint or claimed.snapshot,
         "checkpoint is claimed without snapshot",
     )
+    expect(
+        not claimed.snapshot_ignore or claimed.snapshot,
+        "snapshot_ignore is claimed without snapshot",
+    )

@@ -118,8 +118,11 @@ class Subject:
         self._refs[seen.ref] = None
         return seen
 
-    async def snapshot(self, ref: Ref, key: str = "", *, memory: bool = False) -> Snapshot:
-        taken = await self.provider.snapshot(ref, key or self.key(), memory=memory)
+    async def snapshot(
+        self, ref: Ref, key: str = "", *, memory: bool = False, ignore: tuple[str, ...] = ()
+    ) -> Snapshot:
+        key = key or self.key()
+        taken = await self.provider.snapshot(ref, key, memory=memory, ignore=ignore)
         self._snapshots[taken.ref] = None
         return taken
 

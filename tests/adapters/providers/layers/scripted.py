@@ -156,7 +156,9 @@ class ScriptedProvider:
         await self._act("renew")
         return SEEN
 
-    async def snapshot(self, ref: Ref, key: str, *, memory: bool = False) -> Snapshot:
+    async def snapshot(
+        self, ref: Ref, key: str, *, memory: bool = False, ignore: tuple[str, ...] = ()
+    ) -> Snapshot:
         await self._act("snapshot")
         return SHOT
 

@@ -274,9 +274,17 @@ class DockerProvider:
             "the docker provider never ends a sandbox by itself, so there is nothing to renew"
         )
 
-    async def snapshot(self, ref: Ref, key: str, *, memory: bool = False) -> Snapshot:
+    async def snapshot(
+        self, ref: Ref, key: str, *, memory: bool = False, ignore: tuple[str, ...] = ()
+    ) -> Snapshot:
         if memory:
             raise checks.no_checkpoint(self._parts.engine)
+        if ignore:
+            raise Unsupported(
+                "the docker provider leaves nothing out of a snapshot: a path that a further layer "
+                "hides would still be in the image",
+                remediation="take it with everything",
+            )
         return await self._parts.snapshots.take(self._id(ref), key)
 
     async def snapshots(self) -> AsyncIterator[Snapshot]:

@@ -8,6 +8,7 @@ from paddock.adapters.providers.layers import rules
 from paddock.adapters.providers.layers.layered import Call, Operation
 from paddock.domain.egress import CLOSED
 from paddock.domain.errors import InvalidRequest, LimitExceeded, NotFound, Unsupported
+from paddock.domain.ignoring import parsed
 from paddock.domain.snapshot import SnapshotRef
 from paddock.ports.clock import Clock
 from paddock.ports.provider import PauseKind, Provider, Ref, SandboxSpec
@@ -48,6 +49,7 @@ class Guard:
             "port": rules.check_port,
             "until": self._within_lifetime,
             "memory": self._kept,
+            "ignore": self._left_out,
         }
 
     async def around(self, call: Call, proceed: Callable[[], Awaitable[T]]) -> T:
@@ -92,6 +94,11 @@ class Guard:
             "its capability `checkpoint` is off",
             remediation=f"{', or '.join(ways)}; `paddock doctor` shows what was found here",
         )
+
+    def _left_out(self, rules: tuple[str, ...]) -> None:
+        if rules:
+            parsed(rules)
+            self._claimed(Operation.SNAPSHOT, "snapshot_ignore", " that leaves paths out")
 
     def _possible(self, operation: Operation, spec: SandboxSpec) -> None:
         if operation is Operation.FORK:

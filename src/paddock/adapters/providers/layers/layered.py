@@ -141,9 +141,11 @@ class Layered:
     async def renew(self, ref: Ref, until: float) -> Observation:
         return await self._pass(Operation.RENEW, self._inner.renew, ref=ref, until=until)
 
-    async def snapshot(self, ref: Ref, key: str, *, memory: bool = False) -> Snapshot:
+    async def snapshot(
+        self, ref: Ref, key: str, *, memory: bool = False, ignore: tuple[str, ...] = ()
+    ) -> Snapshot:
         return await self._pass(
-            Operation.SNAPSHOT, self._inner.snapshot, ref=ref, key=key, memory=memory
+            Operation.SNAPSHOT, self._inner.snapshot, ref=ref, key=key, memory=memory, ignore=ignore
         )
 
     async def snapshots(self) -> AsyncIterator[Snapshot]:

@@ -11,6 +11,7 @@ CONTAINER = Capabilities(
     archive=True,
     sleeping_disk=True,
     snapshot=True,
+    snapshot_ignore=True,
     fork=True,
     egress=True,
     live_egress=True,

@@ -25,6 +25,7 @@ from paddock.domain.egress import OPEN, EgressPolicy, NetworkMode
 from paddock.domain.errors import Broken, Conflict, NotFound, Unsupported
 from paddock.domain.guest import GuestAddress
 from paddock.domain.ids import is_ulid
+from paddock.domain.ignoring import check_whole
 from paddock.domain.reason import Reason
 from paddock.domain.sandbox import Resources, SandboxState, transition
 from paddock.domain.snapshot import Snapshot, SnapshotRef
@@ -304,10 +305,14 @@ class LocalProvider:
             "the local provider never ends a sandbox by itself, so there is nothing to renew"
         )
 
-    async def snapshot(self, ref: Ref, key: str, *, memory: bool = False) -> Snapshot:
+    async def snapshot(
+        self, ref: Ref, key: str, *, memory: bool = False, ignore: tuple[str, ...] = ()
+    ) -> Snapshot:
         if memory and not self._parts.memory.works:
             raise checkpoint.refusal(self._parts.memory)
-        return await self._snapshots.take(self._id(ref), key, memory=memory)
+        if memory:
+            check_whole(ignore)
+        return await self._snapshots.take(self._id(ref), key, memory=memory, ignore=ignore)
 
     async def snapshots(self) -> AsyncIterator[Snapshot]:
         for snapshot in self._snapshots.all():

@@ -23,6 +23,7 @@ from paddock.adapters.providers.local.layout import Layout
 from paddock.adapters.providers.local.storage.faults import explain, explained
 from paddock.domain.egress import CLOSED, EgressPolicy
 from paddock.domain.errors import Broken
+from paddock.domain.ignoring import LeftOut
 from paddock.domain.reason import Reason
 from paddock.domain.sandbox import Resources, SandboxState
 from paddock.domain.snapshot import Snapshot, SnapshotRef
@@ -143,6 +144,8 @@ class SnapshotRecord:
     workdir: str = ""
     no_new_privs: bool = False
     memory: Memory | None = None
+    ignore: tuple[str, ...] = ()
+    left_out: LeftOut = field(default_factory=LeftOut)
 
     def snapshot(self, provider: str) -> Snapshot:
         return Snapshot(
@@ -153,6 +156,8 @@ class SnapshotRecord:
             created_at=self.created_at,
             size_bytes=self.size_bytes,
             memory=self.memory is not None,
+            ignore=self.ignore,
+            left_out=self.left_out,
         )
 
 

@@ -10,11 +10,13 @@ from pathlib import Path
 from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.local import runtime
 from paddock.adapters.providers.local.layout import image_of
+from paddock.adapters.providers.local.leaving_out import leave_out
 from paddock.adapters.providers.local.life import Life, check_on_disk
 from paddock.adapters.providers.local.quiet import quiet
 from paddock.adapters.providers.local.records import Memory, SandboxRecord, SnapshotRecord
 from paddock.domain.errors import Broken, Conflict, NotFound, Unsupported
 from paddock.domain.ids import is_ulid, new_ulid
+from paddock.domain.ignoring import parsed, places_of_work
 from paddock.domain.sandbox import SandboxState
 from paddock.domain.snapshot import Snapshot, SnapshotRef
 
@@ -28,16 +30,19 @@ class Snapshots:
     life: Life
     provider: str
 
-    async def take(self, ref: str, key: str, *, memory: bool = False) -> Snapshot:
+    async def take(
+        self, ref: str, key: str, *, memory: bool = False, ignore: tuple[str, ...] = ()
+    ) -> Snapshot:
         """Freeze, copy, thaw. The record is written first and says `ready` last."""
-        if (known := self._known(key, ref, memory)) is not None:
+        if (known := self._known(key, ref, memory=memory, ignore=ignore)) is not None:
             return known
         async with self.life.held(ref) as record:
-            if (known := self._known(key, ref, memory)) is not None:
+            if (known := self._known(key, ref, memory=memory, ignore=ignore)) is not None:
                 return known
             check_on_disk(record)
+            parsed(ignore, places_of_work(record.user, record.workdir))
             await self._forget_abandoned(key)
-            draft = self._draft(record, key)
+            draft = replace(self._draft(record, key), ignore=ignore)
             if memory:
                 draft = replace(draft, memory=self._describe(record))
             self.life.records.write_snapshot(draft)
@@ -128,13 +133,25 @@ class Snapshots:
             source = self.life.volume(record.ref)
             await uncancelled(asyncio.to_thread(storage.clone, source, target))
             self.life.on_step("snapshot.copied")
+        if draft.ignore:
+            draft = await uncancelled(self._without_ignored(draft))
         size = await asyncio.to_thread(storage.usage, self.life.volume(record.ref))
+        size = max(0, size - draft.left_out.size_bytes)
         if draft.memory is not None:
             size += sum(file.stat().st_size for file in self.image(draft.id).iterdir())
         ready = replace(draft, ready=True, owner="", size_bytes=size)
         return self.life.records.write_snapshot(ready).snapshot(self.provider)
 
-    def _known(self, key: str, source: str, memory: bool) -> Snapshot | None:
+    async def _without_ignored(self, draft: SnapshotRecord) -> SnapshotRecord:
+        """The sandbox goes on meanwhile: how long it takes depends on how much is left out."""
+        rules = parsed(draft.ignore)
+        left_out = await asyncio.to_thread(leave_out, self.volume(draft.id), rules)
+        self.life.on_step("snapshot.left-out")
+        return replace(draft, left_out=left_out)
+
+    def _known(
+        self, key: str, source: str, *, memory: bool, ignore: tuple[str, ...]
+    ) -> Snapshot | None:
         holder = self.life.keys.holder("snapshot", key)
         record = self.life.records.read_snapshot(holder) if holder else None
         if record is None or not record.ready:
@@ -148,6 +165,11 @@ class Snapshots:
             kind = "with" if record.memory else "without"
             raise Conflict(
                 f"the key {key!r} belongs to a snapshot {kind} memory",
+                remediation="choose another key",
+            )
+        if record.ignore != ignore:
+            raise Conflict(
+                f"the key {key!r} belongs to a snapshot with other rules: {record.ignore or 'none'}",
                 remediation="choose another key",
             )
         return record.snapshot(self.provider)

@@ -47,6 +47,16 @@ def remove_tree(path: Path) -> None:
         _remove_by_flattening(path)
 
 
+def move_out(name: str, parent: int, target: Path) -> None:
+    """An entry of an open directory, whatever bits protect it, becomes the target."""
+    try:
+        os.rename(name, target, src_dir_fd=parent)
+    except PermissionError:
+        _clear(parent)
+        _unprotect(name, parent)
+        os.rename(name, target, src_dir_fd=parent)
+
+
 def refuse_mounts(path: Path) -> None:
     """EBUSY when something is mounted on the path or below it."""
     if any(Path(mount.point).is_relative_to(path.resolve()) for mount in mounts()):

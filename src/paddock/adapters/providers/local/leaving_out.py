@@ -1,0 +1,85 @@
+"""How a template's rules leave something out of the copy of a disk that a snapshot is."""
+
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from stat import S_ISCHR
+
+from paddock.adapters.providers.local.storage.faults import explained
+from paddock.adapters.providers.local.storage.trees import move_out, remove_tree, tree_bytes
+from paddock.domain.ignoring import MOST_SHOWN, LeftOut, Rule
+
+_ENTER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
+
+
+def leave_out(volume: Path, rules: Sequence[Rule]) -> LeftOut:
+    """Of a copy that nobody else can reach yet; a failure leaves a copy that is good for nothing.
+
+    What is met is moved out of the overlay's upper directory before it is measured and removed, so
+    that however much there is, two programs see to all of it. What the template itself has at a
+    path is in a layer below, and shows again.
+    """
+    found: list[str] = []
+    with explained(volume):
+        trash = volume / f".left-out-{os.urandom(4).hex()}"
+        trash.mkdir(mode=0o700)
+        for rule in rules:
+            with _entered(volume / "upper", rule.parent) as directory:
+                for name in _met(directory, rule):
+                    move_out(name, directory, trash / str(len(found)))
+                    found.append(_shown(rule, name))
+        size = tree_bytes(trash) - trash.lstat().st_blocks * 512 if found else 0
+        remove_tree(trash)
+    return LeftOut(tuple(found[:MOST_SHOWN]), len(found), size)
+
+
+@contextmanager
+def _entered(top: Path, parts: Sequence[str]) -> Iterator[int | None]:
+    """The directory, part by part and along no link; None when it is not there."""
+    directory: int | None = os.open(top, _ENTER)
+    try:
+        for part in parts:
+            directory = _step(directory, part)
+        yield directory
+    finally:
+        if directory is not None:
+            os.close(directory)
+
+
+def _step(directory: int | None, part: str) -> int | None:
+    if directory is None:
+        return None
+    try:
+        return os.open(part, _ENTER, dir_fd=directory)
+    except OSError as error:
+        if error.errno not in _NOT_THERE:
+            raise
+        return None
+    finally:
+        os.close(directory)
+
+
+def _met(directory: int | None, rule: Rule) -> list[str]:
+    if directory is None:
+        return []
+    names = os.listdir(directory) if rule.is_pattern else [rule.name]
+    return sorted(name for name in names if rule.meets(name) and _holds(directory, name))
+
+
+def _holds(directory: int, name: str) -> bool:
+    """Something, and not the overlay's mark for what was removed of the template."""
+    try:
+        seen = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NOT_THERE:
+            raise
+        return False
+    return not (S_ISCHR(seen.st_mode) and seen.st_rdev == 0)
+
+
+def _shown(rule: Rule, name: str) -> str:
+    path = "/".join(("", *rule.parent, name))
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
