@@ -22,6 +22,7 @@ BASE = Template("base", SOURCE, setup=("apt-get update", "npm ci"))
         {"workdir": "/srv"},
         {"hardened": True},
         {"runtime": "runsc"},
+        {"snapshot_ignore": ("/var/cache",)},
     ],
     ids=lambda change: next(iter(change)),
 )

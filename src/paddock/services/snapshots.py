@@ -10,6 +10,7 @@ from paddock.domain.audit import AuditEntry
 from paddock.domain.errors import Conflict, InvalidRequest, NotFound, PaddockError
 from paddock.domain.event import Event, EventKind
 from paddock.domain.ids import new_id, new_ulid
+from paddock.domain.ignoring import Ignoring, decide
 from paddock.domain.keeping import Keeping
 from paddock.domain.records import (
     SNAPSHOT_PREFIX,
@@ -28,6 +29,7 @@ from paddock.ports.provider import Ref
 from paddock.ports.store import ANY_TEAM, Page, Store, Transaction
 from paddock.services.changes import Changes
 from paddock.services.guests import Guests
+from paddock.services.ignoring import rules_of
 from paddock.services.making import Making
 from paddock.services.providers import Providers
 from paddock.services.system import system
@@ -47,6 +49,14 @@ class Capture:
     keep_s: float | None = None
     key: str = ""
     """The same key is the same snapshot."""
+    everything: bool = False
+    """Whatever the template's rules leave out."""
+
+    @property
+    def terms(self) -> str:
+        """What one key can stand for only once."""
+        terms = f"{self.name} {self.memory} {self.keep_s}"
+        return f"{terms} everything" if self.everything else terms
 
 
 class Snapshots:
@@ -98,14 +108,14 @@ class Snapshots:
         self, principal: Principal, sandbox: SandboxRecord, wish: Capture
     ) -> SnapshotRecord:
         now = self._clock.wall()
-        record = _begun(sandbox, wish, now)
+        record = replace(_begun(sandbox, wish, now), ignoring=await self._decide(sandbox, wish))
 
         def enter(tx: Transaction) -> SnapshotRecord:
             if wish.key:
                 claimed = tx.keys.claim(
                     record.team_id,
                     wish.key,
-                    fingerprint=f"snapshot {sandbox.id} {wish.name} {wish.memory} {wish.keep_s}",
+                    fingerprint=f"snapshot {sandbox.id} {wish.terms}",
                     object_id=record.id,
                     now=now,
                 )
@@ -119,6 +129,15 @@ class Snapshots:
             return record
         return await self._finish(principal, sandbox, record, memory=wish.memory)
 
+    async def _decide(self, sandbox: SandboxRecord, wish: Capture) -> Ignoring:
+        return decide(
+            await rules_of(self._providers, sandbox),
+            asked=wish.everything,
+            automatic=wish.automatic,
+            memory=wish.memory,
+            able=self._providers.get(sandbox.provider).capabilities.snapshot_ignore,
+        )
+
     async def _finish(
         self,
         principal: Principal,
@@ -130,9 +149,8 @@ class Snapshots:
         """Named by our id at the provider, so that a retry after a crash finds it again."""
         provider = self._providers.get(sandbox.provider)
         try:
-            taken = await provider.snapshot(
-                Ref(sandbox.provider, sandbox.ref), record.id, memory=memory
-            )
+            ref, rules = Ref(sandbox.provider, sandbox.ref), record.ignoring.applied
+            taken = await provider.snapshot(ref, record.id, memory=memory, ignore=rules)
         except BaseException:
             await self._store.write(lambda tx: _undo(tx, record))
             raise
@@ -141,11 +159,14 @@ class Snapshots:
     async def _noted(
         self, principal: Principal, record: SnapshotRecord, taken: Snapshot
     ) -> SnapshotRecord:
-        done = replace(record, ref=taken.ref.id, size_bytes=taken.size_bytes)
+        ignoring = replace(record.ignoring, left_out=taken.left_out)
+        done = replace(record, ref=taken.ref.id, size_bytes=taken.size_bytes, ignoring=ignoring)
 
         def write(tx: Transaction) -> SnapshotRecord:
             tx.snapshots.replace(done)
             data = {"name": done.name, "sandbox": done.sandbox_id, "automatic": done.automatic}
+            if taken.left_out.count:
+                data["left_out"] = taken.left_out.count
             self._log(tx, principal, done, kind=EventKind.SNAPSHOT_CREATED, data=data)
             return done
 

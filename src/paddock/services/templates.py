@@ -162,6 +162,21 @@ class Templates:
         await self._store.write(lambda tx: tx.audit.append([entry]))
         return template
 
+    async def set_ignore(
+        self, principal: Principal, provider: str, name: str, rules: Sequence[str]
+    ) -> Template:
+        """What snapshots leave out from now on, also of sandboxes that are there. Nothing is built
+        anew; those taken before stay as they are."""
+        _check(principal)
+        kept = self._kept(provider)[1]
+        template = replace(await self._recipe(kept, name), snapshot_ignore=tuple(rules))
+        await asyncio.to_thread(kept.recipes.add, template)
+        now, team = self._clock.wall(), principal.team_id
+        detail = {"snapshot_ignore": list(rules)}
+        entry = AuditEntry(team, principal.actor, "template.ignore", name, now, detail)
+        await self._store.write(lambda tx: tx.audit.append([entry]))
+        return template
+
     async def remove(self, principal: Principal, provider: str, name: str) -> None:
         """By its name, or only a build of it by its digest. Conflict while something uses it."""
         _check(principal)

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import click
 
+_NAMED = 5
+
 
 def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
@@ -27,6 +29,25 @@ def age(moment: float, now: float | None = None) -> str:
         if seconds >= size:
             return f"{seconds // size}{unit}"
     return f"{seconds}s"
+
+
+def printable(text: str) -> str:
+    """A name of a sandbox's may hold anything; a terminal is not to obey it."""
+    return text if text.isprintable() else ascii(text)
+
+
+def tell_left_out(paths: Sequence[str], count: int, freed: int) -> None:
+    """What rules have left out of a snapshot, beside the answer: work is not missed later."""
+    if not count:
+        return
+    shown = [printable(path) for path in paths[:_NAMED]]
+    if count > len(shown):
+        shown.append(f"and {count - len(shown)} more")
+    click.echo(
+        f"left out by the template's rules, {size(freed)}: {', '.join(shown)}\n"
+        "--everything keeps these too",
+        err=True,
+    )
 
 
 def size(count: int | None) -> str:

@@ -1,5 +1,6 @@
 """`paddock sandbox snapshot …`: what was kept of sandboxes' disks, without a server."""
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
@@ -12,9 +13,10 @@ from paddock.interfaces.cli import references
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
 from paddock.interfaces.cli.options import output_options, provider_option
-from paddock.interfaces.cli.output import age, print_json, print_table, size
+from paddock.interfaces.cli.output import age, print_json, print_table, size, tell_left_out
 from paddock.interfaces.cli.progress import Display
-from paddock.ports.provider import Provider
+from paddock.interfaces.cli.toolbox import Opened
+from paddock.ports.provider import Provider, Ref
 
 
 class _CreateByDefault(click.Group):
@@ -34,10 +36,13 @@ def snapshot() -> None:
 @snapshot.command()
 @click.argument("reference", metavar="SANDBOX")
 @click.option("--memory", is_flag=True, help="Keep what runs in it as well, where that can be had.")
+@click.option("--everything", is_flag=True, help="Also what the template's rules leave out.")
 @provider_option
 @output_options
 @pass_invocation
-def create(invocation: Invocation, reference: str, provider: str, memory: bool) -> None:
+def create(
+    invocation: Invocation, reference: str, provider: str, *, memory: bool, everything: bool
+) -> None:
     """Keep its disk as it is now; `template add --from-snapshot` makes a template of it."""
 
     async def work() -> Snapshot:
@@ -45,13 +50,29 @@ def create(invocation: Invocation, reference: str, provider: str, memory: bool) 
         with Display() as display:
             async with invocation.tools.open(ref.provider, display.tell) as opened:
                 ref = replace(ref, provider=opened.provider.name)
-                return await opened.provider.snapshot(ref, f"cli-{new_ulid()}", memory=memory)
+                able = opened.provider.capabilities.snapshot_ignore
+                whole = everything or memory or not able
+                rules = () if whole else await _rules(opened, ref)
+                key = f"cli-{new_ulid()}"
+                return await opened.provider.snapshot(ref, key, memory=memory, ignore=rules)
 
     taken = run_async(work())
     if invocation.json:
         print_json({**asdict(taken), "ref": _name(taken.ref)})
     else:
         click.echo(_name(taken.ref))
+        left_out = taken.left_out
+        tell_left_out(left_out.paths, left_out.count, left_out.size_bytes)
+
+
+async def _rules(opened: Opened, ref: Ref) -> tuple[str, ...]:
+    """Those of its template, as long as there is one."""
+    template = (await opened.provider.observe(ref)).template
+    if opened.templates is None or not template:
+        return ()
+    with contextlib.suppress(NotFound):
+        return opened.templates.recipe(template).snapshot_ignore
+    return ()
 
 
 def _name(ref: SnapshotRef) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
@@ -21,6 +21,7 @@ from paddock.interfaces.cli.toolbox import Opened, Templates
 
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_SHOWN = 3
 
 
 @click.group()
@@ -61,11 +62,20 @@ def list_templates(invocation: Invocation, provider: str) -> None:
         print_json({"templates": rows})
         return
     print_table(
-        ("TEMPLATE", "SOURCE", "REFERENCE", "SET-UP"),
-        (
-            (each.name, each.source.kind, each.source.reference, str(len(each.setup) or "–"))
-            for each in found
-        ),
+        ("TEMPLATE", "SOURCE", "REFERENCE", "SET-UP", "SNAPSHOTS LEAVE OUT"),
+        (_row(each) for each in found),
+    )
+
+
+def _row(each: Template) -> tuple[str, ...]:
+    rules = " ".join(each.snapshot_ignore[:_SHOWN])
+    more = len(each.snapshot_ignore) - _SHOWN
+    return (
+        each.name,
+        each.source.kind,
+        each.source.reference,
+        str(len(each.setup) or "–"),
+        f"{rules} and {more} more" if more > 0 else rules or "–",
     )
 
 
@@ -97,6 +107,9 @@ def build(invocation: Invocation, name: str, provider: str) -> None:
 @click.option("-w", "--workdir", default="", help="Where commands start; else the user's home.")
 @click.option("--hardened", is_flag=True, help="No new privileges, so no sudo, in any sandbox.")
 @click.option("--runtime", type=click.Choice(["crun", "runc", "runsc"]), help="What isolates.")
+@click.option(
+    "--snapshot-ignore", multiple=True, metavar="PATH", help="Left out of snapshots: /tmp/*."
+)
 @provider_option
 @output_options
 @pass_invocation
@@ -112,6 +125,7 @@ def add(
     workdir: str,
     hardened: bool,
     runtime: str | None,
+    snapshot_ignore: Sequence[str],
     **sources: str | Path | None,
 ) -> None:
     """Add a template, or replace the one of that name. It is built on first use."""
@@ -124,6 +138,7 @@ def add(
         workdir=workdir,
         hardened=hardened,
         runtime=runtime or "",
+        snapshot_ignore=tuple(snapshot_ignore),
     )
 
     async def work() -> None:
@@ -132,6 +147,42 @@ def add(
 
     run_async(work())
     _confirm(invocation, name, "added")
+
+
+@template.command()
+@click.argument("name")
+@click.argument("rules", nargs=-1, metavar="[PATH]...")
+@click.option("--none", "nothing", is_flag=True, help="Leave nothing out.")
+@provider_option
+@output_options
+@pass_invocation
+def ignore(
+    invocation: Invocation, name: str, rules: Sequence[str], *, nothing: bool, provider: str
+) -> None:
+    """Show or set what snapshots of its sandboxes leave out.
+
+    Each PATH begins with "/"; "*" and "?" may stand in its last part only. They replace those there
+    are, for every snapshot from now on. Nothing is built anew.
+    """
+    if nothing and rules:
+        raise click.UsageError("give paths or --none, not both")
+
+    async def work() -> Template:
+        async with _opened(invocation, provider) as (_, templates):
+            found = templates.recipe(name)
+            if rules or nothing:
+                found = replace(found, snapshot_ignore=tuple(rules))
+                templates.add(found)
+            return found
+
+    found = run_async(work())
+    if invocation.json:
+        print_json({"template": name, "snapshot_ignore": found.snapshot_ignore})
+        return
+    for rule in found.snapshot_ignore:
+        click.echo(rule)
+    if not found.snapshot_ignore:
+        click.echo(f"snapshots of {name} leave nothing out")
 
 
 def _source(given: dict[str, str | Path | None]) -> TemplateSource:

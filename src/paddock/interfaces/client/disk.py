@@ -13,10 +13,21 @@ class AsyncDisk:
     _path: str
 
     async def snapshot(
-        self, name: str = "", *, memory: bool = False, keep: float | None = None
+        self,
+        name: str = "",
+        *,
+        memory: bool = False,
+        keep: float | None = None,
+        everything: bool = False,
     ) -> SnapshotInfo:
-        """Keep its disk as it is now, also while it runs; for so many seconds, or until deleted."""
-        wish = without_nothing(name=name or None, memory=memory or None, keep_s=keep)
+        """Keep its disk as it is now, also while it runs; for so many seconds, or until deleted.
+        What the template's rules name is left out, unless everything is asked for."""
+        wish = without_nothing(
+            name=name or None,
+            memory=memory or None,
+            keep_s=keep,
+            everything=everything or None,
+        )
         answer = await self._server.call(
             "POST", f"{self._path}/snapshots", json=wish, key=new_id("key")
         )

@@ -210,6 +210,20 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class Ignored:
+    """What a template's rules have left out of a snapshot."""
+
+    rules: tuple[str, ...] = ()
+    applied: bool = False
+    whole_because: str | None = None
+    """Why everything is in it although there were rules."""
+    left_out: tuple[str, ...] = ()
+    """The first of the paths; `left_out_count` has how many there were."""
+    left_out_count: int = 0
+    left_out_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotInfo:
     """A disk at one moment."""
 
@@ -224,6 +238,7 @@ class SnapshotInfo:
     automatic: bool
     created_at: datetime
     expires_at: datetime | None
+    ignore: Ignored = field(default_factory=Ignored)
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,7 +231,9 @@ class NewSnapshotEachTime(SimulatedProvider):
     async def snapshot(
         self, ref: Ref, key: str, *, memory: bool = False, ignore: tuple[str, ...] = ()
     ) -> Snapshot:
-        return replace(await super().snapshot(ref, new_ulid(), memory=memory, ignore=ignore), key=key)
+        return replace(
+            await super().snapshot(ref, new_ulid(), memory=memory, ignore=ignore), key=key
+        )
 
 
 class AnySource(SimulatedProvider):

@@ -100,13 +100,36 @@ async def test_memory_in_a_snapshot_needs_its_own_flag_and_what_works_instead_is
 
 async def test_memory_is_passed_on_where_it_can_be_kept(clock):
     class Remembering(ScriptedProvider):
-        async def snapshot(self, ref, key, *, memory=False):
+        async def snapshot(self, ref, key, *, memory=False, ignore=()):
             return replace(SHOT, memory=memory)
 
     provider = Remembering(replace(ABLE, checkpoint=True))
     layered = standard_layers(provider, clock=clock, observer=lambda *_: None)
     assert (await layered.snapshot(REF, "k", memory=True)).memory is True
     assert (await layered.snapshot(REF, "k")).memory is False
+
+
+@pytest.mark.proves("P4", "N1")
+async def test_rules_need_their_own_flag_and_have_to_say_where(clock):
+    provider = ScriptedProvider(ABLE)
+    guarded = Layered(provider, Guard(provider, clock))
+    with pytest.raises(Unsupported, match="`snapshot_ignore` is off") as caught:
+        await guarded.snapshot(REF, "k", ignore=("/var/cache",))
+    assert caught.value.remediation == "take it with everything"
+    with pytest.raises(InvalidRequest, match="does not say where"):
+        await guarded.snapshot(REF, "k", ignore=("out",))
+    assert provider.calls == [], "the provider was touched"
+
+
+async def test_rules_are_passed_on_where_they_can_be_gone_by(clock):
+    class Leaving(ScriptedProvider):
+        async def snapshot(self, ref, key, *, memory=False, ignore=()):
+            return replace(SHOT, ignore=ignore)
+
+    provider = Leaving(replace(ABLE, snapshot_ignore=True))
+    layered = standard_layers(provider, clock=clock, observer=lambda *_: None)
+    assert (await layered.snapshot(REF, "k", ignore=("/var/cache",))).ignore == ("/var/cache",)
+    assert (await layered.snapshot(REF, "k")).ignore == ()
 
 
 @pytest.mark.proves("L1")

@@ -49,6 +49,9 @@ async def perform(provider: LocalProvider, operation: str, source: Ref | None) -
         case "snapshot":
             assert source is not None
             await provider.snapshot(source, "victim")
+        case "snapshot-without":
+            assert source is not None
+            await provider.snapshot(source, "victim", ignore=("/home/user/.cache",))
         case "remember":
             assert source is not None
             await provider.snapshot(source, "victim", memory=True)

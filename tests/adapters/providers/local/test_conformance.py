@@ -26,6 +26,7 @@ FENCED = Capabilities(
     archive=True,
     sleeping_disk=True,
     snapshot=True,
+    snapshot_ignore=True,
     fork=True,
     egress=True,
     live_egress=True,

@@ -20,7 +20,15 @@ from tests.adapters.providers.local.traces import look
 pytestmark = [pytest.mark.proves("L7", "L11"), pytest.mark.timeout(300)]
 
 REPOSITORY = Path(__file__).parents[4]
-OPERATIONS = ("create", "snapshot", "fork", "destroy", "stop", "delete-snapshot")
+OPERATIONS = (
+    "create",
+    "snapshot",
+    "snapshot-without",
+    "fork",
+    "destroy",
+    "stop",
+    "delete-snapshot",
+)
 
 
 async def die_during(data_dir: Path, operation: str, step: int) -> tuple[bool, str]:
@@ -47,6 +55,7 @@ async def make_source(provider: LocalProvider) -> Observation:
         source = await provider.start(source.ref)
     async with Guest(await provider.guest(source.ref)) as guest:
         await guest.files.write("/home/user/work.txt", b"precious")
+        await guest.files.write("/home/user/.cache/pip/one", b"not so precious")
     return source
 
 

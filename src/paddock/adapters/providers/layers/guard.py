@@ -96,9 +96,15 @@ class Guard:
         )
 
     def _left_out(self, rules: tuple[str, ...]) -> None:
-        if rules:
-            parsed(rules)
-            self._claimed(Operation.SNAPSHOT, "snapshot_ignore", " that leaves paths out")
+        if not rules:
+            return
+        parsed(rules)
+        if not self._provider.capabilities.snapshot_ignore:
+            raise Unsupported(
+                f"provider {self._provider.name} does not support a snapshot that leaves paths "
+                "out: its capability `snapshot_ignore` is off",
+                remediation="take it with everything",
+            )
 
     def _possible(self, operation: Operation, spec: SandboxSpec) -> None:
         if operation is Operation.FORK:

@@ -2,8 +2,7 @@
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from stat import S_ISCHR
 
@@ -27,45 +26,41 @@ def leave_out(volume: Path, rules: Sequence[Rule]) -> LeftOut:
         trash = volume / f".left-out-{os.urandom(4).hex()}"
         trash.mkdir(mode=0o700)
         for rule in rules:
-            with _entered(volume / "upper", rule.parent) as directory:
+            directory = _descend(volume / "upper", rule.parent)
+            if directory is None:
+                continue
+            try:
                 for name in _met(directory, rule):
                     move_out(name, directory, trash / str(len(found)))
                     found.append(_shown(rule, name))
+            finally:
+                os.close(directory)
         size = tree_bytes(trash) - trash.lstat().st_blocks * 512 if found else 0
         remove_tree(trash)
     return LeftOut(tuple(found[:MOST_SHOWN]), len(found), size)
 
 
-@contextmanager
-def _entered(top: Path, parts: Sequence[str]) -> Iterator[int | None]:
+def _descend(top: Path, parts: Sequence[str]) -> int | None:
     """The directory, part by part and along no link; None when it is not there."""
-    directory: int | None = os.open(top, _ENTER)
-    try:
-        for part in parts:
-            directory = _step(directory, part)
-        yield directory
-    finally:
-        if directory is not None:
-            os.close(directory)
+    directory = os.open(top, _ENTER)
+    for part in parts:
+        outer = directory
+        try:
+            directory = os.open(part, _ENTER, dir_fd=outer)
+        except OSError as error:
+            if error.errno not in _NOT_THERE:
+                raise
+            return None
+        finally:
+            os.close(outer)
+    return directory
 
 
-def _step(directory: int | None, part: str) -> int | None:
-    if directory is None:
-        return None
-    try:
-        return os.open(part, _ENTER, dir_fd=directory)
-    except OSError as error:
-        if error.errno not in _NOT_THERE:
-            raise
-        return None
-    finally:
-        os.close(directory)
-
-
-def _met(directory: int | None, rule: Rule) -> list[str]:
-    if directory is None:
-        return []
-    names = os.listdir(directory) if rule.is_pattern else [rule.name]
+def _met(directory: int, rule: Rule) -> list[str]:
+    names = [rule.name]
+    if rule.is_pattern:
+        with os.scandir(directory) as entries:
+            names = [entry.name for entry in entries]
     return sorted(name for name in names if rule.meets(name) and _holds(directory, name))
 
 

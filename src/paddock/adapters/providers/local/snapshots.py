@@ -169,7 +169,7 @@ class Snapshots:
             )
         if record.ignore != ignore:
             raise Conflict(
-                f"the key {key!r} belongs to a snapshot with other rules: {record.ignore or 'none'}",
+                f"the key {key!r} belongs to a snapshot that was taken by other rules",
                 remediation="choose another key",
             )
         return record.snapshot(self.provider)

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
+from paddock.domain.ignoring import MOST_SHOWN, Ignoring, Whole
 from paddock.domain.keeping import Kind, Pruning
 from paddock.domain.records import SnapshotRecord
 from paddock.interfaces.api.context import Given, Key, Who
@@ -28,6 +29,10 @@ class TakeSnapshot(Shape):
         float | None, Field(gt=0, allow_inf_nan=False, description="until it may go; null: kept")
     ] = None
 
+    everything: Annotated[
+        bool, Field(description="also what the template's `snapshot_ignore` leaves out")
+    ] = False
+
 
 class Restore(Shape):
     """Which snapshot, by id or name."""
@@ -48,6 +53,22 @@ class Prune(Shape):
     )
 
 
+class Ignored(Shape):
+    """The rules of the template when it was taken, and what they have left out."""
+
+    rules: list[str]
+    applied: bool = Field(description="whether there were rules and they were gone by")
+    whole_because: Whole | None = Field(
+        description="why everything is in it although there were rules: asked for, automatic, with "
+        "memory, or the provider cannot leave anything out"
+    )
+    left_out: list[str] = Field(
+        description=f"the first {MOST_SHOWN} paths that were left out, each with all below it"
+    )
+    left_out_count: int = Field(description="how many there were")
+    left_out_bytes: int = Field(description="the room that their files had taken")
+
+
 class SnapshotShape(Shape):
     """A snapshot."""
 
@@ -62,6 +83,7 @@ class SnapshotShape(Shape):
     automatic: bool
     created_at: datetime
     expires_at: datetime | None
+    ignore: Ignored
 
 
 class Pruned(Shape):
@@ -74,8 +96,11 @@ class Pruned(Shape):
 async def take(
     given: Given, who: Who, *, key: Key, sandbox: str, wish: TakeSnapshot
 ) -> SnapshotShape:
-    """Keep its disk as it is now, also while it runs."""
-    capture = Capture(wish.name, wish.memory, keep_s=wish.keep_s, key=key)
+    """Keep its disk as it is now, also while it runs: but for what the template's
+    `snapshot_ignore` names, unless `everything` is said. The sandbox itself keeps all."""
+    capture = Capture(
+        wish.name, wish.memory, keep_s=wish.keep_s, key=key, everything=wish.everything
+    )
     return _show(await given.snapshots.take(who, sandbox, capture))
 
 
@@ -133,4 +158,17 @@ def _show(snapshot: SnapshotRecord) -> SnapshotShape:
         automatic=snapshot.automatic,
         created_at=at(snapshot.created_at),
         expires_at=moment(snapshot.expires_at),
+        ignore=_ignored(snapshot.ignoring),
+    )
+
+
+def _ignored(ignoring: Ignoring) -> Ignored:
+    left_out = ignoring.left_out
+    return Ignored(
+        rules=list(ignoring.rules),
+        applied=bool(ignoring.applied),
+        whole_because=ignoring.whole,
+        left_out=list(left_out.paths),
+        left_out_count=left_out.count,
+        left_out_bytes=left_out.size_bytes,
     )

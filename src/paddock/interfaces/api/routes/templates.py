@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
+from paddock.domain.ignoring import MOST_RULES
 from paddock.domain.template import SourceKind, Template, TemplateSource
 from paddock.interfaces.api import streams
 from paddock.interfaces.api.context import Given, Who
@@ -24,6 +25,17 @@ _STEPS: dict[int | str, dict[str, Any]] = {
         "content": {"text/event-stream": {}, "application/x-ndjson": {}},
     }
 }
+
+
+Rules = Annotated[
+    list[Text],
+    Field(
+        max_length=MOST_RULES,
+        description="paths from the root of the sandbox that snapshots leave out; `*` and `?` may "
+        "stand in the last part only",
+        examples=[["/home/user/.cache", "/var/cache/apt/archives/*"]],
+    ),
+]
 
 
 class SourceShape(Shape):
@@ -47,6 +59,7 @@ class TemplateShape(Shape):
     workdir: Annotated[Text, Field(max_length=4096)] = ""
     hardened: bool = False
     runtime: Literal["", "crun", "runc", "runsc"] = ""
+    snapshot_ignore: Rules = Field(default_factory=list)
 
     def read(self) -> Template:
         source = self.source
@@ -59,7 +72,14 @@ class TemplateShape(Shape):
             workdir=self.workdir,
             hardened=self.hardened,
             runtime=self.runtime,
+            snapshot_ignore=tuple(self.snapshot_ignore),
         )
+
+
+class TemplateChange(Shape):
+    """What can be changed of a template without building it anew."""
+
+    snapshot_ignore: Rules
 
 
 class KeptTemplate(TemplateShape):
@@ -99,6 +119,16 @@ async def add(
     """Add a template, or replace the one of that name. It is built on first use, or by `/build`.
     For the team that runs the installation."""
     return _show(await given.templates.add(who, provider, wanted.read()))
+
+
+@router.patch("/{template}")
+async def change(
+    given: Given, who: Who, *, template: str, wanted: TemplateChange, provider: ProviderName = ""
+) -> KeptTemplate:
+    """Change what snapshots of its sandboxes leave out from now on. Nothing is built anew, and
+    snapshots that are there stay as they are. For the team that runs the installation."""
+    rules = wanted.snapshot_ignore
+    return _show(await given.templates.set_ignore(who, provider, template, rules))
 
 
 @router.delete("/{template}", status_code=204)
@@ -162,5 +192,6 @@ def _show(template: Template) -> KeptTemplate:
         workdir=template.workdir,
         hardened=template.hardened,
         runtime=template.runtime,
+        snapshot_ignore=list(template.snapshot_ignore),
         digest=template.digest(),
     )

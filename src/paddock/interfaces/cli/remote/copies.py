@@ -1,14 +1,23 @@
 """`paddock fork` and `paddock snapshot`: a sandbox's disk, a second time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import click
 
+from paddock.domain.ignoring import Whole
 from paddock.domain.keeping import Kind
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
 from paddock.interfaces.cli.options import output_options
-from paddock.interfaces.cli.output import age, print_json, print_table, size
+from paddock.interfaces.cli.output import (
+    age,
+    print_json,
+    print_table,
+    printable,
+    size,
+    tell_left_out,
+)
 from paddock.interfaces.cli.params import Seconds, environment, pairs
 from paddock.interfaces.cli.remote.asking import ask
 from paddock.interfaces.cli.remote.session import (
@@ -22,6 +31,13 @@ from paddock.interfaces.cli.remote.session import (
 from paddock.interfaces.client import AsyncSandbox, NotFound, SandboxInfo, Server
 from paddock.interfaces.client.results import SnapshotInfo, read
 from paddock.interfaces.client.server import segment, without_nothing
+
+_WHOLE: Mapping[str, str] = {
+    Whole.ASKED: "everything was asked for",
+    Whole.AUTOMATIC: "what Paddock takes by itself holds everything",
+    Whole.MEMORY: "programs that go on need their files",
+    Whole.PROVIDER: "the provider can leave nothing out",
+}
 
 
 @click.command()
@@ -68,6 +84,7 @@ def snapshot() -> None:
 @click.option("--memory", is_flag=True, help="Keep what runs as well, where that can be had.")
 @click.option("--keep", type=Seconds(), help="So long; until removed unless said.")
 @click.option("-f", "--force", is_flag=True, help="Replace the one of that name.")
+@click.option("--everything", is_flag=True, help="Also what the template's rules leave out.")
 @output_options
 @pass_invocation
 def create(
@@ -76,14 +93,14 @@ def create(
     name: str,
     called: str,
     *,
-    memory: bool,
-    keep: float | None,
     force: bool,
+    **wish: Any,
 ) -> None:
     """Keep a sandbox's disk as it is now, also while it runs.
 
-    One of the same name that is there stays, and is said; with --force it is replaced, but not
-    before the new one has been taken.
+    What the template's rules leave out is said; the sandbox itself keeps it. One of the same name
+    that is there stays, and is said; with --force it is replaced, but not before the new one has
+    been taken.
     """
 
     async def work() -> tuple[SnapshotInfo, bool]:
@@ -92,22 +109,25 @@ def create(
             if there is not None and not force:
                 return there, False
             if there is None:
-                return await box.snapshot(called, memory=memory, keep=keep), True
-            return await _replace(server, box, there, memory=memory, keep=keep), True
+                return await box.snapshot(called, **wish), True
+            return await _replace(server, box, there, wish), True
 
     info, made = run_async(work())
     since = age(info.created_at.timestamp())
     there = f"{info.id}  (there since {since}; --force replaces it)"
     answer(invocation, {**plain(info), "made": made}, info.id if made else there)
+    if made and not invocation.json:
+        ignored = info.ignore
+        tell_left_out(ignored.left_out, ignored.left_out_count, ignored.left_out_bytes)
 
 
 async def _replace(
-    server: Server, box: AsyncSandbox, old: SnapshotInfo, *, memory: bool, keep: float | None
+    server: Server, box: AsyncSandbox, old: SnapshotInfo, wish: Mapping[str, Any]
 ) -> SnapshotInfo:
     """A second one is taken first, so that there is never none if something fails."""
-    spare = await box.snapshot()
+    spare = await box.snapshot(everything=True)
     await _delete(server, old.id)
-    taken = await box.snapshot(old.name, memory=memory, keep=keep)
+    taken = await box.snapshot(old.name, **wish)
     await _delete(server, spare.id)
     return taken
 
@@ -143,6 +163,34 @@ def restore(invocation: Invocation, name: str, taken: str) -> None:
     answer(invocation, info, f"{info.name} restored; what it had is kept as an automatic snapshot")
 
 
+@snapshot.command()
+@click.argument("taken", metavar="SNAPSHOT")
+@output_options
+@pass_invocation
+def inspect(invocation: Invocation, taken: str) -> None:
+    """Say everything about a snapshot, also what was left out of it."""
+    found = read(SnapshotInfo, ask("GET", f"/v1/snapshots/{segment(taken)}"))
+    if invocation.json:
+        print_json(plain(found))
+        return
+    for name, value in _lines(found):
+        click.echo(f"{name:<16}{value}")
+
+
+def _lines(info: SnapshotInfo) -> Iterator[tuple[str, str]]:
+    yield from (("name", info.name), ("id", info.id), ("sandbox", info.sandbox_id))
+    yield from (("template", info.template), ("age", _age(info)), ("size", size(info.size_bytes)))
+    yield "taken", "by Paddock itself" if info.automatic else "by request"
+    ignored = info.ignore
+    yield "rules", " ".join(ignored.rules) or "none"
+    if ignored.whole_because:
+        yield "left out", f"nothing: {_WHOLE.get(ignored.whole_because, ignored.whole_because)}"
+    elif ignored.rules:
+        count = ignored.left_out_count
+        yield "left out", f"{count} paths, {size(ignored.left_out_bytes)}" if count else "nothing"
+    yield from (("", printable(path)) for path in ignored.left_out)
+
+
 @snapshot.command("list")
 @click.option("--sandbox", "source", default="", help="Only those of this one.")
 @output_options
@@ -160,8 +208,22 @@ def list_snapshots(invocation: Invocation, source: str) -> None:
         print_json({"snapshots": plain(found)})
         return
     print_table(
-        ("NAME", "SNAPSHOT", "SANDBOX", "TEMPLATE", "AGE", "SIZE"),
-        ((s.name, s.id, s.sandbox_id, s.template, _age(s), size(s.size_bytes)) for s in found),
+        ("NAME", "SNAPSHOT", "SANDBOX", "TEMPLATE", "AGE", "SIZE", "LEFT OUT"),
+        (_row(each) for each in found),
+    )
+
+
+def _row(info: SnapshotInfo) -> tuple[str, ...]:
+    ignored = info.ignore
+    left_out = f"{ignored.left_out_count} ({size(ignored.left_out_bytes)})"
+    return (
+        info.name,
+        info.id,
+        info.sandbox_id,
+        info.template,
+        _age(info),
+        size(info.size_bytes),
+        left_out if ignored.left_out_count else "–",
     )
 
 

@@ -8,7 +8,7 @@ import click
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
 from paddock.interfaces.cli.options import output_options
-from paddock.interfaces.cli.output import print_json, print_table
+from paddock.interfaces.cli.output import print_json, print_table, printable
 from paddock.interfaces.cli.remote.session import GONE, connected
 from paddock.interfaces.client import AsyncSandbox, SandboxInfo
 from paddock.interfaces.client.server import segment
@@ -72,7 +72,7 @@ def overlaps(invocation: Invocation, identity: str) -> None:
     print_table(
         ("FILE", "EDITED IN", ""),
         (
-            (_shown(o["path"]), _edits(o), "all the same" if o["same"] else "")
+            (printable(o["path"]), _edits(o), "all the same" if o["same"] else "")
             for o in told["overlaps"]
         ),
     )
@@ -83,8 +83,3 @@ def overlaps(invocation: Invocation, identity: str) -> None:
 
 def _edits(overlap: dict[str, Any]) -> str:
     return ", ".join(f"{each['name']} ({each['kind']})" for each in overlap["edits"])
-
-
-def _shown(path: str) -> str:
-    """A name of a sandbox's may hold anything; a terminal is not to obey it."""
-    return path if path.isprintable() else ascii(path)

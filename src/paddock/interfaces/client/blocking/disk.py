@@ -17,10 +17,18 @@ class Disk:
         self._inner = inner
 
     def snapshot(
-        self, name: str = "", *, memory: bool = False, keep: float | None = None
+        self,
+        name: str = "",
+        *,
+        memory: bool = False,
+        keep: float | None = None,
+        everything: bool = False,
     ) -> SnapshotInfo:
-        """Keep its disk as it is now, also while it runs; for so many seconds, or until deleted."""
-        return portal().run(self._inner.snapshot(name, memory=memory, keep=keep))
+        """Keep its disk as it is now, also while it runs; for so many seconds, or until deleted.
+        What the template's rules name is left out, unless everything is asked for."""
+        return portal().run(
+            self._inner.snapshot(name, memory=memory, keep=keep, everything=everything)
+        )
 
     def restore(self, snapshot: str) -> None:
         """Give it the disk of a snapshot, by id or name; it runs afterwards, under the same id and

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from paddock.domain.errors import Broken, Conflict, NotFound
+from paddock.domain.errors import Broken, Conflict, InvalidRequest, NotFound
 from paddock.domain.template import SourceKind, Template, TemplateSource
 
 BASE = Template(
@@ -88,7 +88,7 @@ class Recipes:
             return msgspec.json.decode(self._path(name).read_bytes(), type=Template)
         except FileNotFoundError:
             return None
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, InvalidRequest) as error:
             raise Broken(
                 f"the recipe {self._path(name)} cannot be read: {error}",
                 remediation="correct or delete the file",
