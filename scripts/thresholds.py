@@ -97,6 +97,8 @@ THRESHOLDS = (
         "count",
         "`snapshots.most`",
     ),
+    Threshold("domain.ignoring.MOST_RULES", "rules of what a template's snapshots omit", "count"),
+    Threshold("domain.ignoring.MOST_SHOWN", "paths left out that a snapshot names", "count"),
     Threshold(
         "services.housekeeping.Retention.events_s",
         "events are kept for",

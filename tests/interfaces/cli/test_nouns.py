@@ -73,6 +73,47 @@ def test_a_fork_and_a_snapshot_have_what_was_on_the_disk(cli, kept):
     assert b"there is no snapshot" in again.stderr
 
 
+@pytest.mark.proves("N1", "C4")
+def test_what_a_template_lets_snapshots_leave_out_is_set_shown_and_said(cli):
+    root = str(cli.data.parent / "root")
+    name = f"rules-{cli.label.removeprefix('test=')[-8:]}"
+    add = ("template", "add", name, "--from-dir", root)
+    refused = cli(*add, "--snapshot-ignore", "out")
+    assert refused.returncode == 2
+    assert b"does not say where" in refused.stderr
+    assert cli(*add, "--snapshot-ignore", "/home/user/out").returncode == 0
+    listed = cli("template", "list").stdout.decode()
+    assert any(line.endswith(" /home/user/out") for line in listed.splitlines())
+    assert cli("template", "ignore", name, "/home/user/out", "/home/user/*.tmp").returncode == 0
+    rules = cli("template", "ignore", name).stdout.decode().split()
+    assert rules == ["/home/user/out", "/home/user/*.tmp"]
+    script = (
+        "mkdir -p /home/user/out /home/user/src/out; cd /home/user; touch out/x src/out/x a.tmp"
+    )
+    run = ("sandbox", "run", "--keep", "--label", cli.label, "--template", name)
+    assert cli(*run, "--", "sh", "-c", script).returncode == 0
+    (ref,) = cli.left()
+    taken = cli("sandbox", "snapshot", ref)
+    assert b"left out by the template's rules" in taken.stderr
+    assert b"/home/user/out, /home/user/a.tmp" in taken.stderr
+    assert b"--everything" in taken.stderr
+    whole = cli("sandbox", "snapshot", ref, "--everything")
+    assert whole.stderr == b""
+    shots = {each["ref"]: each for each in cli.answer("sandbox", "snapshot", "list")["snapshots"]}
+    first, second = (shots[done.stdout.decode().strip()] for done in (taken, whole))
+    assert (first["ignore"], first["left_out"]["count"]) == (rules, 2)
+    assert (second["ignore"], second["left_out"]["count"]) == ([], 0)
+    there = "cd /home/user; ls out/x a.tmp src/out/x"
+    assert cli("sandbox", "exec", ref, "--", "sh", "-c", there).returncode == 0, "it keeps all"
+    assert cli("template", "ignore", name, "--none").stdout.endswith(b"leave nothing out\n")
+    both = cli("template", "ignore", name, "--none", "/x")
+    assert both.returncode == 2
+    for done in (taken, whole):
+        cli("sandbox", "snapshot", "rm", done.stdout.decode().strip())
+    cli("sandbox", "rm", ref)
+    assert cli("template", "rm", name).returncode == 0
+
+
 @pytest.mark.proves("P4", "C5")
 def test_a_snapshot_with_memory_is_refused_where_it_cannot_be_had_and_nothing_is_made(cli, kept):
     def sources() -> list[str]:

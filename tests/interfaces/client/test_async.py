@@ -143,8 +143,9 @@ async def test_a_fork_has_the_files_and_goes_its_own_way(server, box):
 
 async def test_a_snapshot_is_what_another_starts_from(server, box):
     await box.commands.run("echo yes > kept", check=True)
-    taken = await box.snapshot("sdk-snap")
+    taken = await box.snapshot("sdk-snap", everything=True)
     assert [each.id async for each in box.snapshots()] == [taken.id]
+    assert (taken.ignore.rules, taken.ignore.left_out) == ((), ())
     async with await AsyncSandbox.create(snapshot=taken.id, server=server) as other:
         assert (await other.commands.run("cat kept")).stdout == "yes\n"
     await server.call("DELETE", f"/v1/snapshots/{taken.id}")

@@ -1,6 +1,26 @@
 """What is kept of a sandbox's disk, and its files while it sleeps."""
 
+from dataclasses import replace
+
 import pytest
+
+from paddock.domain.errors import NotFound
+from paddock.domain.template import SourceKind, Template, TemplateSource
+from paddock.services.templates import Kept
+
+PLAIN = Template("plain", TemplateSource(SourceKind.DIRECTORY, "/nowhere"))
+
+
+class OneRecipe:
+    """The only template of a provider."""
+
+    def __init__(self, template):
+        self.template = template
+
+    def recipe(self, name):
+        if name != self.template.name:
+            raise NotFound(f"there is no template {name}")
+        return self.template
 
 
 def state(cli, box):
@@ -39,6 +59,45 @@ def test_a_snapshot_is_returned_to_and_what_was_there_is_kept(cli, box):
     missing = cli("snapshot", "restore", box, "nothing-here")
     assert missing.returncode == 1
     assert cli.text("exec", box, "--", "cat", "note") == "new\n"
+
+
+@pytest.fixture
+def ruled(running, cli, box):
+    """Its home, whose `out` and whose temporary files the template lets snapshots leave out."""
+    script = (
+        "mkdir -p out src/out; echo mine > src/out/x; touch out/x \"$(printf 'a\\033b').tmp\"; pwd"
+    )
+    home = cli.text("exec", box, "--", "sh", "-c", script).strip()
+    name = cli.answer("inspect", box)["sandboxes"][0]["template"]
+    template = replace(PLAIN, name=name, snapshot_ignore=(f"{home}/out", f"{home}/*.tmp"))
+    providers = running.plane.services.providers
+    providers.templates[providers.default] = Kept(OneRecipe(template), None, None)
+    yield home
+    providers.templates.clear()
+
+
+@pytest.mark.proves("N1", "N2")
+def test_what_is_left_out_of_a_snapshot_is_said_and_shown(cli, box, ruled):
+    done = cli("snapshot", "create", box, "--name", "without")
+    said = done.stderr.decode()
+    assert f"{ruled}/out, '{ruled}/a\\x1bb.tmp'" in said, "and the terminal obeys no name"
+    assert "--everything keeps these too" in said
+    shown = cli.text("snapshot", "inspect", "without")
+    assert "left out        2 paths" in shown
+    assert "\x1b" not in shown
+    ignored = cli.answer("snapshot", "inspect", "without")["ignore"]
+    assert (ignored["applied"], ignored["left_out_count"]) == (True, 2)
+    listed = cli.text("snapshot", "list", "--sandbox", box).splitlines()
+    assert listed[0].endswith("LEFT OUT")
+    assert " 2 (" in listed[1]
+    assert cli.text("exec", box, "--", "ls", "out") == "x\n"
+    copy = cli.text("create", "--snapshot", "without").strip()
+    assert cli.text("exec", copy, "--", "sh", "-c", "ls; cat src/out/x") == "src\nmine\n"
+    whole = cli("snapshot", "create", box, "--name", "without", "--force", "--everything")
+    assert whole.stderr == b""
+    assert "nothing: everything was asked for" in cli.text("snapshot", "inspect", "without")
+    cli.text("snapshot", "rm", "without")
+    cli.text("rm", "-f", copy)
 
 
 @pytest.mark.proves("S11", "S12")

@@ -14,6 +14,7 @@ from paddock.adapters.providers.local.leaving_out import leave_out
 from paddock.adapters.providers.local.life import Life, check_on_disk
 from paddock.adapters.providers.local.quiet import quiet
 from paddock.adapters.providers.local.records import Memory, SandboxRecord, SnapshotRecord
+from paddock.adapters.providers.local.storage.trees import tree_bytes
 from paddock.domain.errors import Broken, Conflict, NotFound, Unsupported
 from paddock.domain.ids import is_ulid, new_ulid
 from paddock.domain.ignoring import parsed, places_of_work
@@ -136,7 +137,9 @@ class Snapshots:
         if draft.ignore:
             draft = await uncancelled(self._without_ignored(draft))
         size = await asyncio.to_thread(storage.usage, self.life.volume(record.ref))
-        size = max(0, size - draft.left_out.size_bytes)
+        if draft.left_out.count:
+            # What the source wrote counts, and what was left out may be among it or not.
+            size = min(size, await asyncio.to_thread(tree_bytes, target))
         if draft.memory is not None:
             size += sum(file.stat().st_size for file in self.image(draft.id).iterdir())
         ready = replace(draft, ready=True, owner="", size_bytes=size)
