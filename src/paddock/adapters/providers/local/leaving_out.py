@@ -26,18 +26,23 @@ def leave_out(volume: Path, rules: Sequence[Rule]) -> LeftOut:
         trash = volume / f".left-out-{os.urandom(4).hex()}"
         trash.mkdir(mode=0o700)
         for rule in rules:
-            directory = _descend(volume / "upper", rule.parent)
-            if directory is None:
-                continue
-            try:
-                for name in _met(directory, rule):
-                    move_out(name, directory, trash / str(len(found)))
-                    found.append(_shown(rule, name))
-            finally:
-                os.close(directory)
+            found += _set_aside(volume / "upper", rule, trash)
         size = tree_bytes(trash) - trash.lstat().st_blocks * 512 if found else 0
         remove_tree(trash)
     return LeftOut(tuple(found[:MOST_SHOWN]), len(found), size)
+
+
+def _set_aside(upper: Path, rule: Rule, trash: Path) -> list[str]:
+    directory = _descend(upper, rule.parent)
+    if directory is None:
+        return []
+    try:
+        names = _met(directory, rule)
+        for name in names:
+            move_out(name, directory, trash / os.urandom(8).hex())
+    finally:
+        os.close(directory)
+    return [_shown(rule, name) for name in names]
 
 
 def _descend(top: Path, parts: Sequence[str]) -> int | None:
