@@ -42,6 +42,9 @@ class SignInLink:
     expires_at: float
     used_at: float | None = None
 
+    def opens_at(self, now: float) -> bool:
+        return self.used_at is None and now < self.expires_at
+
 
 @dataclass(frozen=True, slots=True)
 class Session:

@@ -54,6 +54,9 @@ class SshAccess:
             return self.digest
         return f"SHA256:{self.digest[:16]}…"
 
+    def opens_at(self, now: float) -> bool:
+        return self.revoked_at is None and now < self.expires_at
+
 
 @dataclass(frozen=True, slots=True)
 class AccessTerms:

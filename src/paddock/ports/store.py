@@ -206,6 +206,10 @@ class Keys(Protocol):
         may be tried again."""
         ...
 
+    def drop(self, team_id: str, key: str) -> None:
+        """This one key with its answer; absent is success."""
+        ...
+
     def prune(self, before: float, limit: int) -> int: ...
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from paddock.domain import team as rules
 from paddock.domain.audit import AuditEntry
-from paddock.domain.errors import Forbidden, NotFound
+from paddock.domain.errors import Forbidden, NotFound, Unauthenticated
 from paddock.domain.ids import new_id
 from paddock.domain.records import check_name
 from paddock.domain.team import Person, Principal, Role, Scope, Team, Token
@@ -129,7 +129,12 @@ class Access:
             return team.id, (team, token, presented)
 
         request = Repeatable(principal, key, "team.create", name)
-        return await self._once.write(request, add, tuple[Team, Token, str])
+        return await self._once.write(
+            request,
+            add,
+            tuple[Team, Token, str],
+            stands=lambda tx, made: _opens(tx, made[1], now),
+        )
 
     async def team_of(self, principal: Principal) -> Team:
         return await self._team(principal, "")
@@ -169,7 +174,9 @@ class Access:
             return token.id, (token, presented)
 
         request = Repeatable(principal, key, "token.create", (team.id, wish))
-        return await self._once.write(request, add, tuple[Token, str])
+        return await self._once.write(
+            request, add, tuple[Token, str], stands=lambda tx, made: _opens(tx, made[0], now)
+        )
 
     async def tokens(self, principal: Principal, page: Page, person: str = "") -> Sequence[Token]:
         """The team's, or one person's; who manages none sees their own."""
@@ -250,6 +257,18 @@ def _only_own(principal: Principal, person: str) -> str:
             remediation=f"leave the person out, or use a token that has {Scope.TOKENS_MANAGE}",
         )
     return principal.person_id
+
+
+def _opens(tx: Transaction, token: Token, now: float) -> bool:
+    """Whether somebody still comes in by it."""
+    found = find_token(tx, token.id)
+    if found is None:
+        return False
+    try:
+        rules.standing(*found, now)
+    except Unauthenticated:
+        return False
+    return True
 
 
 def find_person(tx: Transaction, team_id: str, name: str) -> Person:

@@ -1,11 +1,10 @@
 """How a sandbox comes into being: once per key, and wholly or not at all."""
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 from paddock.domain import names
 from paddock.domain.command_policy import CommandPolicy
@@ -32,6 +31,7 @@ from paddock.ports.store import ANY_TEAM, Store, Transaction
 from paddock.services.admission import Admission
 from paddock.services.changes import Changes
 from paddock.services.identity import holder
+from paddock.services.once import fingerprint_of
 from paddock.services.providers import Providers
 
 _log = logging.getLogger(__name__)
@@ -228,7 +228,7 @@ class Making:
     ) -> SandboxRecord:
         """Write it down first, so that a restart finds what was begun."""
         verb, wish = request
-        fingerprint = hashlib.sha256(f"{verb} {asdict(wish)!r}".encode()).hexdigest()
+        fingerprint = fingerprint_of(verb, wish)
 
         def enter(tx: Transaction) -> SandboxRecord:
             if wish.identity and not wish.another:

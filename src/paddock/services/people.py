@@ -73,7 +73,9 @@ class People:
             return person.id, (person, link, presented)
 
         request = Repeatable(principal, key, "person.add", wish)
-        return await self._once.write(request, write, tuple[Person, SignInLink, str])
+        return await self._once.write(
+            request, write, tuple[Person, SignInLink, str], stands=_still_there
+        )
 
     async def get(self, principal: Principal, name: str) -> Person:
         """Oneself, and anybody of the team for who manages them."""
@@ -151,18 +153,27 @@ class People:
         """A link that lets them sign in once: one's own, or anybody's for who manages them."""
         name, now = _meant(principal, name), self._clock.wall()
 
-        def write(tx: Transaction) -> tuple[str, tuple[SignInLink, str]]:
+        def allowed(tx: Transaction) -> Person:
             person = find_person(tx, principal.team_id, name)
             if person.removed_at is not None:
                 raise Conflict(f"{person.id} has left", remediation="add them anew")
             _check_gives(principal, person)
+            return person
+
+        def write(tx: Transaction) -> tuple[str, tuple[SignInLink, str]]:
+            person = allowed(tx)
             link, presented = new_link(person, now, lifetime_s)
             tx.links.add(link)
             self._note(tx, principal, person, "person.link", link=link.id)
             return link.id, (link, presented)
 
+        def stands(tx: Transaction, made: tuple[SignInLink, str]) -> bool:
+            allowed(tx)  # they may have become more than who asks
+            link = tx.links.get(made[0].id)
+            return link is not None and link.opens_at(now)
+
         request = Repeatable(principal, key, "person.link", (name, lifetime_s))
-        return await self._once.write(request, write, tuple[SignInLink, str])
+        return await self._once.write(request, write, tuple[SignInLink, str], stands=stands)
 
     # Never a name: the log outlives the person, and shows the name only as long as it is kept.
     def _note(
@@ -186,6 +197,12 @@ def _meant(principal: Principal, name: str) -> str:
         )
     principal.require(Scope.PEOPLE_MANAGE)
     return name
+
+
+def _still_there(tx: Transaction, made: tuple[Person, SignInLink, str]) -> bool:
+    """That their first link was used does not undo that they were added."""
+    person = tx.people.get(made[0].id)
+    return person is not None and person.removed_at is None
 
 
 def _check_gives(principal: Principal, person: Person) -> None:

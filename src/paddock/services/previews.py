@@ -147,8 +147,14 @@ class Previews:
 
         request = Repeatable(principal, key, "preview.share", (sandbox.id, port, lasts_s))
         # The link's word is its content, signed: the same link has the same one.
-        link = await self._once.write(request, write, PreviewLink)
+        link = await self._once.write(request, write, PreviewLink, stands=self._stands)
         return link, preview.sign(link, self._key)
+
+    def _stands(self, tx: Transaction, link: PreviewLink) -> bool:
+        sandbox = tx.sandboxes.get(ANY_TEAM, link.sandbox_id)
+        if sandbox is None or sandbox.is_gone or link.generation != sandbox.link_generation:
+            return False
+        return self._clock.wall() < link.expires_at
 
     async def revoke_links(self, principal: Principal, name: str) -> SandboxRecord:
         """Every link that was ever shared ends, and who is here by one goes."""

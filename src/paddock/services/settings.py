@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from paddock.domain.audit import AuditEntry
@@ -19,7 +19,10 @@ from paddock.ports.store import Store, Transaction
 _log = logging.getLogger(__name__)
 _PREFIX = "setting."
 _POLL_S = 5.0
-_PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):([^/@\s]*)@")
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_ENTRANCE = re.compile(r"(?<=://)[^/?#]*@")
+"""To the last `@`: what stands before it may hold one."""
+_ARGUMENT = re.compile(r"([?&#][^=&#]*)=[^&#]*")
 FOR_EVERYONE = (
     "files.",
     "lifetime.",
@@ -213,8 +216,13 @@ _NOTHING = object()
 
 
 def _masked(setting: Setting) -> Setting:
-    """A URL may hold a password."""
-    if not isinstance(setting.value, str):
-        return setting
-    shown = _PASSWORD.sub(r"\1:***@", setting.value)
-    return Setting(setting.key, shown, setting.source, setting.hot)
+    return replace(setting, value=_without_secrets(setting.value))
+
+
+def _without_secrets(value: object) -> object:
+    """A URL may hold a password or a token before its host, and among its arguments."""
+    if isinstance(value, list):
+        return [_without_secrets(each) for each in value]
+    if not isinstance(value, str) or not _URL.match(value):
+        return value
+    return _ARGUMENT.sub(r"\1=***", _ENTRANCE.sub("***@", value))

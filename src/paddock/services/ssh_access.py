@@ -104,7 +104,9 @@ class SshAccesses:
             )
         request = Repeatable(principal, key, "ssh.create", (sandbox.id, wish))
         add = partial(self._add, principal, sandbox, wish)
-        access, token = await self._once.write(request, add, tuple[SshAccess, str])
+        access, token = await self._once.write(
+            request, add, tuple[SshAccess, str], stands=self._stands
+        )
         return access, sandbox, token
 
     def _add(
@@ -123,6 +125,10 @@ class SshAccesses:
         detail = {"access": access.id, "proof": access.proof, "expires_at": access.expires_at}
         tx.audit.append([self._changes.entry(principal, sandbox, "ssh.create", detail)])
         return access.id, (access, presented)
+
+    def _stands(self, tx: Transaction, made: tuple[SshAccess, str]) -> bool:
+        access = tx.ssh.get(made[0].id)
+        return access is not None and access.opens_at(self._clock.wall())
 
     async def list(self, principal: Principal, name: str, page: Page) -> Sequence[SshAccess]:
         """What there is and was for a sandbox; nothing of it opens anything."""
@@ -154,7 +160,7 @@ class SshAccesses:
         def end(tx: Transaction) -> int:
             alive, after, now = [], "", self._clock.wall()
             while found := tx.ssh.list(sandbox.team_id, sandbox.id, Page(_PAGE, after)):
-                alive += [one for one in found if one.revoked_at is None and one.expires_at > now]
+                alive += [one for one in found if one.opens_at(now)]
                 after = found[-1].id
             for access in alive:
                 self._end(tx, principal, sandbox, access)

@@ -3,8 +3,11 @@
 import os
 from pathlib import Path
 
+from paddock.adapters.store import place
 from paddock.services.settings import Origin, Setting
 from paddock.settings import Settings, keys, variable
+
+_DATABASE = "server.database"
 
 
 def configured(settings: Settings) -> list[Setting]:
@@ -14,8 +17,14 @@ def configured(settings: Settings) -> list[Setting]:
         value = _value(settings, key)
         source = Origin.DEFAULT if value == _value(default, key) else Origin.CONFIGURATION
         source = Origin.ENVIRONMENT if variable(key) in os.environ else source
-        found.append(Setting(key, value, source))
+        found.append(Setting(key, _named(value) if key == _DATABASE else value, source))
     return found
+
+
+def _named(database: object) -> object:
+    """As errors name it: a URL shows neither its password nor its options, which may hold one."""
+    is_url = isinstance(database, str) and "://" in database
+    return str(place.parse(str(database))) if is_url else database
 
 
 def _value(settings: Settings, key: str) -> object:

@@ -154,6 +154,6 @@ async def test_a_place_beyond_the_end_of_the_log_is_refused_and_not_waited_at(pl
             if status == 400:
                 error = (await answer.json())["error"]
                 assert error["code"] == "invalid_request"
-                assert f"event {place} is beyond the end of the log" in error["message"]
-                assert f"last one is {last}" in error["message"]
+                # Without where the end is: how much all teams do is nobody's business.
+                assert error["message"] == f"event {place} is beyond the end of the log"
                 assert error["remediation"]

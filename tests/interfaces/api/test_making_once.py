@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from paddock.domain.errors import Broken, Conflict
+from paddock.domain.team import Role, granted
 from paddock.services.ssh_access import AccessWish
 from tests.control_plane import remove_all, running
 
@@ -95,6 +96,89 @@ async def test_an_answer_that_shows_a_secret_is_for_nobody_else_who_has_the_key(
     assert mine["token"] not in json.dumps(theirs.body)
 
 
+async def test_a_narrower_token_of_the_same_person_gets_no_sign_in_link_of_an_admin(plane):
+    me = (await plane.admin.post("/v1/people", {"name": "Root", "role": "admin"}))["id"]
+    wide = await plane.member(role="admin", person=me)
+    wish = {"name": "reads", "role": "viewer", "person": me}
+    narrow = plane.client((await wide.post("/v1/tokens", wish))["token"])
+    path, body, _ = LINK
+    path = path.format(person="me")
+    link = await wide.post(path, body, **keyed("the admin's way in"))
+    assert link.status == 201, link.body
+    alone = await narrow.post(path, body)
+    assert alone.status == 400, "it may not make one itself"
+    repeated = await narrow.post(path, body, **keyed("the admin's way in"))
+    assert repeated.status == 409
+    assert link["link"].partition(".")[2] not in json.dumps(repeated.body)
+
+
+async def test_who_has_become_an_admin_is_not_let_in_by_who_may_less(plane, person):
+    """The rights are looked at again when a request comes again."""
+    scopes = ["people:manage", *sorted(granted(Role.MEMBER, operator=True))]
+    wish = {"name": "desk", "role": "admin", "scopes": scopes}
+    desk = plane.client((await plane.admin.post("/v1/tokens", wish))["token"])
+    path, body, _ = LINK
+    path = path.format(person=person)
+    assert (await desk.post(path, body, **keyed("desk"))).status == 201
+    await plane.admin.call("PATCH", f"/v1/people/{person}", {"role": "admin"})
+    try:
+        refused = await desk.post(path, body, **keyed("desk"))
+        assert (refused.status, "link" in refused.body) == (400, False), refused.body
+    finally:
+        await plane.admin.call("PATCH", f"/v1/people/{person}", {"role": "member"})
+    assert (await desk.post(path, body, **keyed("desk"))).status == 201
+
+
+async def revoke_token(plane, box, answer):
+    await plane.admin.delete(f"/v1/tokens/{answer['id']}")
+
+
+async def remove_person(plane, box, answer):
+    await plane.admin.delete(f"/v1/people/{answer['id']}")
+
+
+async def use_link(plane, box, answer):
+    assert (await plane.client("").post("/v1/session", {"link": answer["link"]})).status == 201
+
+
+async def end_links(plane, box, answer):
+    await plane.admin.delete(f"/v1/sandboxes/{box['id']}/links")
+
+
+@pytest.mark.parametrize(
+    ("what", "end"),
+    [
+        ("token", revoke_token),
+        ("person", remove_person),
+        ("link", use_link),
+        ("share", end_links),
+    ],
+)
+async def test_what_holds_no_longer_does_not_come_again(plane, box, person, what, end):
+    path, body, _ = CREATES[what]
+    path, body = path.format(sandbox=box["id"], person=person), dict(body)
+    if what == "person":
+        body["email"] = "ended@example.org"
+    key, before = keyed(f"{what} ended"), await made(plane, ACTIONS[what])
+    first = await plane.admin.post(path, body, **key)
+    assert (await plane.admin.post(path, body, **key)).body == first.body
+    await end(plane, box, first)
+    again = await plane.admin.post(path, body, **key)
+    assert (again.status, again.error["code"]) == (409, "conflict"), again.body
+    assert "was removed, revoked or used" in again.error["message"]
+    assert await made(plane, ACTIONS[what]) == before + 1
+    assert (await plane.admin.post(path, body, **keyed(f"{what} anew"))).status == 201
+
+
+async def test_a_way_in_by_ssh_that_was_revoked_does_not_come_again(plane, box):
+    admin = await plane.services.access.authenticate(plane.admin.token)
+    accesses, wish = plane.services.ssh.accesses, AccessWish(reveal=True)
+    access, *_ = await accesses.create(admin, box["id"], wish, "ssh ended")
+    await accesses.revoke(admin, box["id"], access.id)
+    with pytest.raises(Conflict, match="was removed, revoked or used"):
+        await accesses.create(admin, box["id"], wish, "ssh ended")
+
+
 async def test_what_fails_leaves_the_key_free(plane):
     path, *_ = TEAM
     assert (await plane.admin.post(path, {"name": "twice"})).status == 201
@@ -150,6 +234,21 @@ async def test_the_database_alone_shows_no_secret_and_no_answer_fits_another_key
     assert moved.error["code"] == Broken.code
     await store.write(lambda tx: tx.keys.keep(two))
     assert (await plane.admin.post(path, other, **keyed("second"))).body == second.body
+
+
+async def test_an_answer_that_does_not_open_is_dropped_when_keys_are_rotated(plane):
+    path, body, other = TOKEN
+    first = await plane.admin.post(path, body, **keyed("spoilt"))
+    sound = await plane.admin.post(path, other, **keyed("sound"))
+    store, team = plane.services.store, first["team_id"]
+    kept = await store.read(lambda tx: tx.keys.answer(team, "spoilt"))
+    spoilt = replace(kept, sealed=f"{kept.sealed[:-8]}AAAAAAA=")
+    await store.write(lambda tx: tx.keys.keep(spoilt))
+    rotated = await plane.admin.post("/v1/secrets/rotate")
+    assert rotated.status == 200, rotated.body
+    assert (await plane.admin.post(path, other, **keyed("sound"))).body == sound.body
+    again = await plane.admin.post(path, body, **keyed("spoilt"))
+    assert (again.status, again["id"] == first["id"]) == (201, False)
 
 
 async def test_who_is_forgotten_is_forgotten_with_the_answer(plane):

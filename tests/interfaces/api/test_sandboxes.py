@@ -46,6 +46,22 @@ async def test_the_same_key_is_the_same_sandbox_also_at_once(plane):
     await plane.admin.delete(f"/v1/sandboxes/{answers[0]['id']}")
 
 
+@pytest.mark.proves("L2")
+async def test_the_same_wish_in_another_order_is_the_same_request(plane):
+    headers = {"Idempotency-Key": "in any order"}
+    labels = {"a": "1", "b": "2"}
+    turned = dict(reversed(labels.items()))
+    first, again = [
+        await plane.admin.post(
+            "/v1/sandboxes", {"template": "plain", "labels": each, "env": each}, headers=headers
+        )
+        for each in (labels, turned)
+    ]
+    assert (first.status, again.status) == (201, 201), again.body
+    assert first["id"] == again["id"]
+    await plane.admin.delete(f"/v1/sandboxes/{first['id']}")
+
+
 @pytest.mark.proves("L7")
 async def test_what_cannot_be_made_leaves_nothing_and_may_be_tried_again(plane):
     headers = {"Idempotency-Key": "hopeless"}

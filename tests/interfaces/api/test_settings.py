@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from paddock.domain.lifetime import ARCHIVE_AFTER_S, IDLE_TIMEOUT_S
+from paddock.domain.team import Principal, Role, Scope
+from paddock.services.settings import SettingsAtWork
 from paddock.settings import Settings, keys
+from paddock.wiring.configured import configured
 from tests.control_plane import disposable, running
 
 EVERY_DATABASE = True
@@ -39,12 +42,41 @@ async def test_everything_in_effect_is_shown_with_its_source():
         assert found["lifetime.idle_timeout_s"]["value"] == IDLE_TIMEOUT_S
 
 
-async def test_a_password_in_a_setting_is_not_shown(plane):
-    from paddock.services.settings import Origin, Setting, _masked
+@pytest.mark.parametrize(
+    ("url", "shown_as"),
+    [
+        (
+            "postgresql://paddock:hunter2@db.example/paddock",
+            "postgresql://paddock@db.example/paddock",
+        ),
+        ("postgresql://h/db?user=u&password=hunter2", "postgresql://h/db"),
+        ("postgresql://u:p@hunter2@h/db", "postgresql://u@h/db"),
+        ("/var/lib/paddock/paddock.db", "/var/lib/paddock/paddock.db"),
+    ],
+)
+def test_the_database_is_shown_without_its_password(url, shown_as):
+    server = replace(Settings().server, database=url)
+    found = {each.key: each.value for each in configured(Settings(server=server))}
+    assert found["server.database"] == shown_as
 
-    url = "postgresql://paddock:hunter2@db.example/paddock"
-    setting = _masked(Setting("server.database", url, Origin.CONFIGURATION))
-    assert setting.value == "postgresql://paddock:***@db.example/paddock"
+
+@pytest.mark.parametrize(
+    ("url", "shown_as"),
+    [
+        ("https://u:p@hunter2@h:4318/v1", "https://***@h:4318/v1"),
+        ("https://hunter2@h/v1", "https://***@h/v1"),
+        ("https://h/v1?token=hunter2&b=hunter2#c=hunter2", "https://h/v1?token=***&b=***#c=***"),
+        ("https://h:80/@me", "https://h:80/@me"),
+    ],
+)
+async def test_no_secret_of_any_other_url_is_shown(url, shown_as):
+    telemetry = replace(Settings().telemetry, otlp_endpoint=url)
+    known = configured(Settings(telemetry=telemetry))
+    at_work = SettingsAtWork(None, None, known, [])
+    reader = Principal("tem_1", "tok_1", Role.ADMIN, frozenset(Scope), operator=True)
+    found = {each.key: each.value for each in await at_work.list(reader)}
+    assert found["telemetry.otlp_endpoint"] == shown_as
+    assert "hunter2" not in repr(found)
 
 
 @pytest.fixture

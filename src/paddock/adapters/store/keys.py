@@ -40,7 +40,7 @@ class SqlKeys:
             raise Conflict(
                 f"the idempotency key {key[:80]!r} was used for another request, which made "
                 f"{found.object_id}",
-                remediation="use a new key for each request that is not a repetition",
+                remediation="use a new key unless the same token repeats the same request",
             )
         earlier: str = found.object_id
         return earlier
@@ -65,6 +65,10 @@ class SqlKeys:
 
     def release(self, team_id: str, object_id: str) -> None:
         same = (table.c.team_id == team_id, table.c.object_id == object_id)
+        self._connection.execute(delete(table).where(*same))
+
+    def drop(self, team_id: str, key: str) -> None:
+        same = (table.c.team_id == team_id, table.c.key == key)
         self._connection.execute(delete(table).where(*same))
 
     def prune(self, before: float, limit: int) -> int:
