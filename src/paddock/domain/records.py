@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from paddock.domain.command_policy import CommandPolicy
 from paddock.domain.egress import CLOSED, EgressPolicy
-from paddock.domain.errors import InvalidRequest, NotFound
+from paddock.domain.errors import Conflict, InvalidRequest, NotFound
 from paddock.domain.event import Event, EventKind
 from paddock.domain.ignoring import Ignoring
 from paddock.domain.lifetime import Clockwork, Lifetime
@@ -104,6 +104,27 @@ class SnapshotRecord:
     app: str = ""
     """As its sandbox's, which it may outlive."""
     ignoring: Ignoring = field(default_factory=Ignoring)
+    replacing: str = ""
+    """While it is being taken: the name that it takes over from another of the same sandbox."""
+
+
+def taken(snapshot: SnapshotRecord | None, name: str) -> SnapshotRecord:
+    """The snapshot that was found by a name, once it has been taken."""
+    if snapshot is None:
+        raise NotFound(
+            f"there is no snapshot {name[:80]}",
+            remediation="`paddock snapshot list` shows those there are",
+        )
+    if not snapshot.ref:
+        raise being_taken(snapshot)
+    return snapshot
+
+
+def being_taken(snapshot: SnapshotRecord) -> Conflict:
+    return Conflict(
+        f"snapshot {snapshot.replacing or snapshot.name} is being taken",
+        remediation="try again when it is ready: `paddock snapshot list` says so",
+    )
 
 
 def check_owner(owner: str) -> str:

@@ -98,7 +98,11 @@ class Snapshots(Protocol):
     def remove(self, snapshot_id: str) -> None: ...
 
     def expired(self, now: float, limit: int) -> Sequence[SnapshotRecord]:
-        """Those whose time is up, the longest expired first."""
+        """Those whose time is up, the longest expired first; none that is still being taken."""
+        ...
+
+    def unfinished(self, limit: int) -> Sequence[SnapshotRecord]:
+        """Every team's that are being taken, or were when their process ended."""
         ...
 
 

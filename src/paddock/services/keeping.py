@@ -14,8 +14,9 @@ from paddock.ports.store import Page, SandboxFilter, Store, Transaction
 from paddock.services.activity import Activity
 from paddock.services.changes import Changes
 from paddock.services.providers import Providers
-from paddock.services.snapshots import Capture, Snapshots
+from paddock.services.snapshots import Snapshots
 from paddock.services.system import system
+from paddock.services.taking import Capture
 
 _log = logging.getLogger(__name__)
 _PAGE = 500

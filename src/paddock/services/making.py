@@ -21,6 +21,7 @@ from paddock.domain.records import (
     check_same_owner,
     event_of,
     moved,
+    taken,
 )
 from paddock.domain.sandbox import Limits, Resources, SandboxState
 from paddock.domain.snapshot import SnapshotRef
@@ -192,12 +193,8 @@ class Making:
         return record
 
     async def _of_snapshot(self, record: SandboxRecord, wish: Wish) -> SandboxRecord:
-        found = await self._store.read(lambda tx: tx.snapshots.get(record.team_id, wish.snapshot))
-        if found is None or not found.ref:
-            raise NotFound(
-                f"there is no snapshot {wish.snapshot[:80]}",
-                remediation="`paddock snapshot list` shows those there are",
-            )
+        named = await self._store.read(lambda tx: tx.snapshots.get(record.team_id, wish.snapshot))
+        found = taken(named, wish.snapshot)
         if wish.provider and wish.provider != found.provider:
             raise InvalidRequest(
                 f"snapshot {found.name} is on provider {found.provider}, not on {wish.provider}",

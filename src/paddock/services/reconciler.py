@@ -19,6 +19,7 @@ from paddock.services.changes import Changes
 from paddock.services.making import INSTALLATION_LABEL, SANDBOX_LABEL, Making
 from paddock.services.providers import Providers
 from paddock.services.sandboxes import Sandboxes
+from paddock.services.snapshots import Snapshots
 from paddock.services.system import operating_team, system
 
 _log = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class Reconciler:
         changes: Changes,
         making: Making,
         sandboxes: Sandboxes,
+        snapshots: Snapshots,
         installation: str,
         every_s: float = 60.0,
         orphan_grace_s: float = ORPHAN_GRACE_S,
@@ -50,6 +52,7 @@ class Reconciler:
         self._changes = changes
         self._making = making
         self._sandboxes = sandboxes
+        self._snapshots = snapshots
         self._installation = installation
         self._every_s = every_s
         self._orphan_grace_s = orphan_grace_s
@@ -78,6 +81,7 @@ class Reconciler:
             except PaddockError as error:
                 details = {"provider": name, "error": error.message}
                 _log.warning("provider could not be compared", extra=details)
+        await self._snapshots.look()
         self._first = False
 
     async def _compare(self, name: str, provider: Provider, records: list[SandboxRecord]) -> None:

@@ -9,6 +9,7 @@ from typing import Protocol
 from paddock.domain.audit import AuditEntry
 from paddock.domain.errors import Broken, Conflict, Forbidden, NotFound, PaddockError, Unsupported
 from paddock.domain.event import Event, EventKind
+from paddock.domain.records import taken
 from paddock.domain.team import Principal, Scope
 from paddock.domain.template import Removed, SourceKind, Template
 from paddock.ports.clock import Clock
@@ -245,12 +246,8 @@ class Templates:
         """By our name or id of a snapshot of the team; the provider knows it by its own."""
         wanted = template.source.reference
         found = await self._store.read(lambda tx: tx.snapshots.get(principal.team_id, wanted))
-        if found is None or not found.ref:
-            raise NotFound(
-                f"there is no snapshot {wanted[:80]}",
-                remediation="`paddock snapshot list` shows those there are",
-            )
-        return replace(template, source=replace(template.source, reference=found.ref))
+        source = replace(template.source, reference=taken(found, wanted).ref)
+        return replace(template, source=source)
 
     async def _note(self, principal: Principal, name: str, kind: EventKind) -> None:
         now, team, actor = self._clock.wall(), principal.team_id, principal.actor

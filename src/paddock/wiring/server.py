@@ -356,6 +356,7 @@ class _Parts:
             changes=self.changes,
             making=self.making,
             sandboxes=self.sandboxes,
+            snapshots=self.snapshots,
             installation=self.installation,
         )
         pressure = Pressure(

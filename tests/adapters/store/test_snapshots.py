@@ -87,7 +87,8 @@ async def test_lists_are_newest_first_by_team_and_sandbox(store, team, others):
 
 async def test_the_expired_come_first_expired_first(store, team):
     moments = {"a": 30.0, "b": 10.0, "c": None, "d": 20.0, "e": 31.0}
-    await keep(store, *(snapshot(team, name, expires_at=at) for name, at in moments.items()))
+    taken = [snapshot(team, name, expires_at=at, ref=name) for name, at in moments.items()]
+    await keep(store, *taken, snapshot(team, "half", expires_at=5.0))
 
     async def expired(limit):
         found = await store.read(lambda tx: tx.snapshots.expired(30.0, limit))

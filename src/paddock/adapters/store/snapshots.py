@@ -68,10 +68,14 @@ class SqlSnapshots:
     def expired(self, now: float, limit: int) -> Sequence[SnapshotRecord]:
         query = (
             select(table)
-            .where(EXPIRES, table.c.expires_at <= now)
+            .where(EXPIRES, table.c.expires_at <= now, table.c.ref != "")
             .order_by(table.c.expires_at)
             .limit(limit)
         )
+        return [from_row(row) for row in self._connection.execute(query).mappings()]
+
+    def unfinished(self, limit: int) -> Sequence[SnapshotRecord]:
+        query = select(table).where(table.c.ref == "").order_by(table.c.id).limit(limit)
         return [from_row(row) for row in self._connection.execute(query).mappings()]
 
     def _claim_name(self, snapshot: SnapshotRecord) -> None:

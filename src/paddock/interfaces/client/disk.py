@@ -19,14 +19,17 @@ class AsyncDisk:
         memory: bool = False,
         keep: float | None = None,
         everything: bool = False,
+        replace: bool = False,
     ) -> SnapshotInfo:
         """Keep its disk as it is now, also while it runs; for so many seconds, or until deleted.
-        What the template's rules name is left out, unless everything is asked for."""
+        What the template's rules name is left out, unless everything is asked for. One of the same
+        name is a conflict, or replaced: it goes when the new one is there."""
         wish = without_nothing(
             name=name or None,
             memory=memory or None,
             keep_s=keep,
             everything=everything or None,
+            replace=replace or None,
         )
         answer = await self._server.call(
             "POST", f"{self._path}/snapshots", json=wish, key=new_id("key")

@@ -239,6 +239,8 @@ class SnapshotInfo:
     created_at: datetime
     expires_at: datetime | None
     ignore: Ignored = field(default_factory=Ignored)
+    state: str = "ready"
+    """Or `taking`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,6 +176,22 @@ def test_a_snapshot_of_a_name_is_taken_once_unless_forced(cli, box):
     assert cli("snapshot", "rm", "shot").returncode == 1
 
 
+@pytest.mark.proves("C7", "N6")
+def test_a_snapshot_of_another_sandbox_is_neither_taken_for_ones_own_nor_replaced(cli, box):
+    kept = cli.answer("snapshot", "create", box, "--name", "shared")["id"]
+    other = cli.text("fork", box).strip()
+    for words in ((), ("--force",)):
+        refused = cli("snapshot", "create", other, "--name", "shared", *words)
+        assert refused.returncode == 1
+        assert f"a snapshot of another sandbox, {box}" in refused.stderr.decode()
+        assert (
+            "fix: choose another name, or `paddock snapshot rm shared`" in refused.stderr.decode()
+        )
+    assert cli.answer("snapshot", "inspect", "shared")["id"] == kept
+    cli.text("rm", "-f", other)
+    cli.text("snapshot", "rm", "shared")
+
+
 def test_a_fork_goes_its_own_way(cli, box):
     cli.text("exec", box, "--", "sh", "-c", "echo one > note")
     copy = cli.text("fork", box, "--name", "forked").strip()

@@ -13,7 +13,7 @@ from paddock.interfaces.api.context import Given, Key, Who
 from paddock.interfaces.api.paging import SnapshotPage
 from paddock.interfaces.api.schemas.common import ListOf, Name, Shape, at, moment, paged
 from paddock.interfaces.api.schemas.sandboxes import SandboxShape, show
-from paddock.services.snapshots import Capture
+from paddock.services.taking import Capture
 
 router = APIRouter(prefix="/v1", tags=["snapshots"])
 
@@ -31,6 +31,10 @@ class TakeSnapshot(Shape):
 
     everything: Annotated[
         bool, Field(description="also what the template's `snapshot_ignore` leaves out")
+    ] = False
+    replace: Annotated[
+        bool,
+        Field(description="let the same sandbox's of that name go, once the new one is there"),
     ] = False
 
 
@@ -74,6 +78,7 @@ class SnapshotShape(Shape):
 
     id: str
     name: str
+    state: Literal["taking", "ready"]
     provider: str
     sandbox_id: str
     template: str
@@ -99,7 +104,12 @@ async def take(
     """Keep its disk as it is now, also while it runs: but for what the template's
     `snapshot_ignore` names, unless `everything` is said. The sandbox itself keeps all."""
     capture = Capture(
-        wish.name, wish.memory, keep_s=wish.keep_s, key=key, everything=wish.everything
+        wish.name,
+        wish.memory,
+        keep_s=wish.keep_s,
+        key=key,
+        everything=wish.everything,
+        replace=wish.replace,
     )
     return _show(await given.snapshots.take(who, sandbox, capture))
 
@@ -149,6 +159,7 @@ def _show(snapshot: SnapshotRecord) -> SnapshotShape:
     return SnapshotShape(
         id=snapshot.id,
         name=snapshot.name,
+        state="ready" if snapshot.ref else "taking",
         provider=snapshot.provider,
         sandbox_id=snapshot.sandbox_id,
         template=snapshot.template,

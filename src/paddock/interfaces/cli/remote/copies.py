@@ -28,7 +28,7 @@ from paddock.interfaces.cli.remote.session import (
     sandbox,
     sandbox_argument,
 )
-from paddock.interfaces.client import AsyncSandbox, NotFound, SandboxInfo, Server
+from paddock.interfaces.client import NotFound, SandboxInfo, Server
 from paddock.interfaces.client.results import SnapshotInfo, read
 from paddock.interfaces.client.server import segment, without_nothing
 
@@ -100,17 +100,15 @@ def create(
 
     What the template's rules leave out is said; the sandbox itself keeps it. One of the same name
     that is there stays, and is said; with --force it is replaced, but not before the new one has
-    been taken.
+    been taken. One of that name of another sandbox is never touched.
     """
 
     async def work() -> tuple[SnapshotInfo, bool]:
         async with sandbox(name) as box, connected() as server:
-            there = await _find(server, called) if called else None
-            if there is not None and not force:
+            there = await _find(server, called) if called and not force else None
+            if there is not None and there.sandbox_id == box.id:
                 return there, False
-            if there is None:
-                return await box.snapshot(called, **wish), True
-            return await _replace(server, box, there, wish), True
+            return await box.snapshot(called, replace=force and bool(called), **wish), True
 
     info, made = run_async(work())
     since = age(info.created_at.timestamp())
@@ -119,17 +117,6 @@ def create(
     if made and not invocation.json:
         ignored = info.ignore
         tell_left_out(ignored.left_out, ignored.left_out_count, ignored.left_out_bytes)
-
-
-async def _replace(
-    server: Server, box: AsyncSandbox, old: SnapshotInfo, wish: Mapping[str, Any]
-) -> SnapshotInfo:
-    """A second one is taken first, so that there is never none if something fails."""
-    spare = await box.snapshot(everything=True)
-    await _delete(server, old.id)
-    taken = await box.snapshot(old.name, **wish)
-    await _delete(server, spare.id)
-    return taken
 
 
 async def _find(server: Server, name: str) -> SnapshotInfo | None:
@@ -222,7 +209,7 @@ def _row(info: SnapshotInfo) -> tuple[str, ...]:
         info.sandbox_id,
         info.template,
         _age(info),
-        size(info.size_bytes),
+        size(info.size_bytes) if info.state == "ready" else "taking",
         left_out if ignored.left_out_count else "–",
     )
 

@@ -23,11 +23,15 @@ class Disk:
         memory: bool = False,
         keep: float | None = None,
         everything: bool = False,
+        replace: bool = False,
     ) -> SnapshotInfo:
         """Keep its disk as it is now, also while it runs; for so many seconds, or until deleted.
-        What the template's rules name is left out, unless everything is asked for."""
+        What the template's rules name is left out, unless everything is asked for. One of the same
+        name is a conflict, or replaced: it goes when the new one is there."""
         return portal().run(
-            self._inner.snapshot(name, memory=memory, keep=keep, everything=everything)
+            self._inner.snapshot(
+                name, memory=memory, keep=keep, everything=everything, replace=replace
+            )
         )
 
     def restore(self, snapshot: str) -> None:
