@@ -96,7 +96,10 @@ def test_a_pattern_meets_names_of_one_directory(rule, name, meets):
 
 @pytest.mark.parametrize(
     "rule",
-    ["/home", "/home/user", "/home/*", "/home/u*", "/*", "/**", "/h???", "/home/user/*"],
+    [
+        *("/home", "/home/user", "/home/*", "/home/u*", "/*", "/**", "/h???", "/home/user/*"),
+        *("/home/user/?*", "/home/user/*?", "/home/user/?", "/home/user/??*", "/home/??"),
+    ],
 )
 def test_a_rule_that_covers_the_home_is_refused(rule):
     with pytest.raises(InvalidRequest, match="/home/user, where the work is") as caught:
@@ -111,8 +114,24 @@ def test_the_working_directory_and_the_home_of_root_are_covered_by_no_rule_eithe
         replace(BASE, user="root", snapshot_ignore=("/root",))
     kept = ("/srv/app/node_modules", "/home/user/.cache", "/home/user/o*", "/home/other")
     assert replace(BASE, workdir="/srv/app", snapshot_ignore=kept).snapshot_ignore == kept
-    assert places_of_work("app:app", "/w") == ("/home/app", "/w")
-    assert places_of_work("", "") == ()
+    assert places_of_work("app:app", "/w") == ("/home/app", "/root", "/w")
+    assert places_of_work("", "") == ("/home/user", "/root")
+
+
+@pytest.mark.parametrize(
+    ("user", "rule"),
+    [("1000", "/home/user"), ("1000:1000", "/home"), ("", "/*"), ("user", "/root"), ("0", "/root")],
+)
+def test_a_home_that_the_name_does_not_tell_is_covered_by_no_rule(user, rule):
+    with pytest.raises(InvalidRequest, match="where the work is"):
+        replace(BASE, user=user, snapshot_ignore=(rule,))
+
+
+@pytest.mark.parametrize("workdir", ["work", "./work", "/srv/../work", "/.."])
+def test_a_working_directory_is_a_plain_path_from_the_root(workdir):
+    with pytest.raises(InvalidRequest, match="working directory"):
+        replace(BASE, workdir=workdir)
+    assert places_of_work("user", "/srv/../work")[-1] == "/work", "as an image may have it"
 
 
 _PART = st.text("abc.-_ [", min_size=1, max_size=6).filter(lambda part: part not in (".", ".."))

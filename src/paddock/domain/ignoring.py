@@ -5,6 +5,7 @@ it, wherever it lies. So every rule is a path from the root, a pattern may stand
 part, and none may cover the place where the work is.
 """
 
+import posixpath
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -94,12 +95,13 @@ class Rule:
         return fnmatchcase(name, self.name.replace("[", "[[]"))
 
     def covers(self, directory: str) -> bool:
-        """Whether nothing of the directory would remain: it is met, or all that is in it is."""
+        """Whether nothing of the directory might remain: it is met, or what is in it is, whatever
+        it is called. `?*` is `*` again, and several of them together are."""
         parts = tuple(part for part in directory.split("/") if part)
         depth = len(self.parent)
         if parts[:depth] != self.parent:
             return False
-        return set(self.name) == {"*"} if len(parts) == depth else self.meets(parts[depth])
+        return set(self.name) <= _WILD or (len(parts) > depth and self.meets(parts[depth]))
 
 
 def _check_form(text: str) -> None:
@@ -150,10 +152,22 @@ def check_whole(rules: Sequence[str]) -> None:
 
 
 def places_of_work(user: str, workdir: str) -> tuple[str, ...]:
-    """The home of who works there and where commands start, as far as the names tell."""
+    """The home of who works there and where commands start, as far as the names tell.
+
+    Root's home always: it is where a user works whom the root file system does not know.
+    """
     name = user.partition(":")[0]
-    home = "/root" if name in ("root", "0") else f"/home/{name}" if name else ""
-    return tuple(place for place in (home, workdir) if place)
+    known = name and not name.isdigit() and name != "root"
+    homes = (f"/home/{name}" if known else "/home/user", "/root")
+    return (*homes, posixpath.normpath(f"/{workdir.lstrip('/')}")) if workdir else homes
+
+
+def check_workdir(workdir: str) -> None:
+    if workdir and (not workdir.startswith("/") or ".." in workdir.split("/")):
+        raise InvalidRequest(
+            f"the working directory {workdir[:80]!r} is no path from the root, or has '..'",
+            remediation="write the path as `realpath` would print it inside the sandbox",
+        )
 
 
 def decide(

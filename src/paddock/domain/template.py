@@ -65,6 +65,7 @@ class Template:
                 f"template name {self.name!r} is not usable",
                 remediation="use a-z, 0-9, '.', '_' or '-'; at most 63; ends are a-z or 0-9",
             )
+        ignoring.check_workdir(self.workdir)
         work = ignoring.places_of_work(self.user, self.workdir)
         ignoring.parsed(self.snapshot_ignore, work)
 
