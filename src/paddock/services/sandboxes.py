@@ -327,6 +327,11 @@ def _ref(sandbox: SandboxRecord) -> Ref:
 
 def _check_verb(sandbox: SandboxRecord, target: SandboxState, action: str) -> None:
     """The state machine, and that paused ones are resumed while stopped ones are started."""
+    if action == "archive" and sandbox.state in (SandboxState.RUNNING, SandboxState.PAUSED):
+        raise Conflict(
+            f"sandbox {sandbox.name} is {sandbox.state}; only a stopped one can be archived",
+            remediation=f"stop it first: `paddock stop {sandbox.name}`",
+        )
     transition(sandbox.name, sandbox.state, target)
     asleep = (SandboxState.STOPPED, SandboxState.ARCHIVED)
     starts_from = {"start": asleep, "resume": (SandboxState.PAUSED,)}

@@ -60,7 +60,8 @@ def login_option(command: F) -> F:
 
 def wish(options: dict[str, Any]) -> Wish:
     """What the options of `command_options` and `login_option` come down to."""
-    if not options["words"]:
+    # An empty word would be an empty script to a shell, which does nothing and calls it success.
+    if not any(options["words"][:1]):
         refuse("no command was given", "write it after `--`, such as `-- python3 -V`")
     return Wish(
         argv=argument_vector(options["words"]),

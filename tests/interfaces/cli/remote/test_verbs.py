@@ -95,6 +95,45 @@ def test_streams_codes_and_input_pass_through(cli, box):
     assert cli("exec", box, "--", "wc", "-c", stdin=big).stdout.strip() == str(len(big)).encode()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--timeout", "1", "--", "sleep", "5"),
+        ("-w", "/x", "--", "ls"),
+        ("--unknown", "--", "ls"),
+        ("--timeout=1", "sleep", "5"),
+        ("-w/x", "ls"),
+        ("-T", "ls"),
+    ],
+    ids=" ".join,
+)
+def test_options_after_the_sandbox_are_a_usage_error(cli, box, words):
+    done = cli("exec", box, *words)
+    assert done.returncode == 2
+    assert b"options go before the sandbox" in done.stderr
+    assert words[0].encode() in done.stderr
+
+
+def test_dashes_of_the_command_are_its_own(cli, box):
+    for words in (("--", "echo", "--timeout", "1"), ("echo", "--timeout", "1")):
+        assert cli("exec", box, *words).stdout == b"--timeout 1\n"
+    assert cli("exec", box, "echo", "-w", "--", "x").stdout == b"-w -- x\n"
+    odd = cli("exec", box, "--", "--timeout", "1")
+    assert (odd.returncode, b"command not found: --timeout" in odd.stderr) == (127, True)
+
+
+def test_an_empty_word_is_no_command(cli, box):
+    for words in (("",), ("", "x")):
+        done = cli("exec", box, "--", *words)
+        assert (done.returncode, b"no command was given" in done.stderr) == (2, True), done.stderr
+
+
+def test_only_a_stopped_one_is_archived_and_it_says_how(cli, box):
+    refused = cli("archive", box)
+    assert refused.returncode != 0
+    assert f"stop it first: `paddock stop {box}`".encode() in refused.stderr
+
+
 def test_json_has_the_output_and_the_same_code(cli, box):
     done = cli("exec", "-o", "json", box, "--", "sh", "-c", "echo out; exit 3")
     said = json.loads(done.stdout)

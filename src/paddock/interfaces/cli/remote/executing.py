@@ -1,5 +1,6 @@
 """`paddock exec`, `ps`, `logs` and `kill`: commands in a sandbox."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -58,6 +59,7 @@ def exec_(
     if options["words"][:1] in (("-h",), ("--help",)):
         click.echo(context.get_help())
         return 0
+    _check_options_come_first(context, options["words"])
     options["words"] = after_dashes(options["words"])
     asked = wish(options)
     if detach:
@@ -74,6 +76,21 @@ def exec_(
     else:
         explain(result, asked)
     return result.exit_code
+
+
+def _check_options_come_first(context: click.Context, words: Sequence[str]) -> None:
+    """No program is called `--timeout`: whoever writes that after the sandbox means our option."""
+    first = words[0] if words else ""
+    if not first.startswith("-") or first in ("-", "--"):
+        return
+    own = {name for option in context.command.params for name in _names(option)}
+    named = first.partition("=")[0] if first.startswith("--") else first[:2]
+    if named in own or "--" in words:
+        raise click.UsageError(f"options go before the sandbox: {first} stands after it", context)
+
+
+def _names(option: click.Parameter) -> Sequence[str]:
+    return (*option.opts, *option.secondary_opts) if isinstance(option, click.Option) else ()
 
 
 def _start(invocation: Invocation, name: str, asked: Any) -> int:

@@ -1,13 +1,16 @@
 """Recipes, builds, and what happens between them."""
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from paddock.adapters.providers.local.storage import Storage, open_storage
@@ -399,6 +402,23 @@ def test_a_built_in_template_can_be_overridden_but_not_removed(
     assert store.recipe("base").source.kind is SourceKind.DIRECTORY
     store.remove("base")
     assert store.recipe("base").source.kind is SourceKind.DEBIAN
+
+
+def test_of_a_built_in_template_only_what_differs_is_kept(
+    store: TemplateStore, storage: Storage
+) -> None:
+    """Written down whole, it would stay as it is in this release for ever."""
+    path = storage.pool.parent / "templates" / "base.json"
+    built_in = store.recipe("base")
+    changed = replace(built_in, snapshot_ignore=("/tmp/*",))
+    store.add(changed)
+    assert json.loads(path.read_text()) == {"snapshot_ignore": ["/tmp/*"]}
+    assert store.recipe("base") == changed
+    store.add(built_in)
+    assert not path.exists()
+    assert store.recipe("base") == built_in
+    path.write_bytes(msgspec.json.encode(changed))
+    assert store.recipe("base") == changed, "as earlier releases kept it"
 
 
 def test_a_recipe_that_cannot_be_read_is_named(store: TemplateStore, storage: Storage) -> None:

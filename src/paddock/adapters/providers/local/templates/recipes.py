@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -47,6 +48,10 @@ class Recipes:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
+    @property
+    def directory(self) -> Path:
+        return self._directory
+
     def get(self, name: str) -> Template:
         if (own := self._read(name)) is not None:
             return own
@@ -63,9 +68,13 @@ class Recipes:
         return [self.get(name) for name in sorted(names)]
 
     def add(self, template: Template) -> None:
-        """In the place of one of the same name."""
+        """In the place of one of the same name. Of one that is built in only what differs is kept,
+        so that the rest goes on with it, as long as the disk is the same."""
+        if template == BUILT_IN.get(template.name):
+            self._path(template.name).unlink(missing_ok=True)
+            return
         self._directory.mkdir(parents=True, exist_ok=True)
-        content = msgspec.json.format(msgspec.json.encode(template))
+        content = msgspec.json.format(msgspec.json.encode(_kept(template)))
         draft = self._directory / f".{template.name}-{os.urandom(4).hex()}"
         draft.write_bytes(content)
         draft.rename(self._path(template.name))
@@ -85,7 +94,8 @@ class Recipes:
         if "/" in name or name.startswith("."):
             return None
         try:
-            return msgspec.json.decode(self._path(name).read_bytes(), type=Template)
+            kept = msgspec.json.decode(self._path(name).read_bytes(), type=dict[str, Any])
+            return msgspec.convert({**_fields(BUILT_IN.get(name)), **kept}, Template)
         except FileNotFoundError:
             return None
         except (msgspec.MsgspecError, InvalidRequest) as error:
@@ -96,3 +106,17 @@ class Recipes:
 
     def _path(self, name: str) -> Path:
         return self._directory / f"{name}.json"
+
+
+def _kept(template: Template) -> dict[str, Any]:
+    """What of it is written down."""
+    whole, built_in = _fields(template), BUILT_IN.get(template.name)
+    if built_in is None or built_in.digest() != template.digest():
+        return whole
+    same = _fields(built_in)
+    return {name: value for name, value in whole.items() if value != same[name]}
+
+
+def _fields(template: Template | None) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(template) if template else {}
+    return fields
