@@ -1,5 +1,6 @@
 """Composition root: the only module that knows adapters and interfaces together."""
 
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -8,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from paddock import telemetry
+from paddock.domain.errors import Unsupported
 from paddock.interfaces.cli import toolbox as cli
 from paddock.interfaces.cli.toolbox import (
     Opened,
     Progress,
+    Recipes,
     Report,
     Section,
     ServerWish,
@@ -33,6 +36,7 @@ def toolbox(config: Path | None, log_level: str | None) -> Toolbox:
         inspect=partial(_inspect, settings),
         conform=partial(_conform, settings),
         serve=partial(_serve, settings),
+        recipes=partial(_recipes, settings),
         update_check_url=settings.update_check_url,
     )
 
@@ -65,6 +69,21 @@ async def _open(settings: Settings, wish: str, progress: Progress) -> AsyncItera
             )
         finally:
             await provider.aclose()
+
+
+async def _recipes(settings: Settings, wish: str) -> Recipes:
+    """To open a provider would make its pool, which nobody needs to change a recipe."""
+    from paddock.adapters.providers.local.templates import recipes
+    from paddock.wiring.engine_templates import own_directory
+
+    name = await providers.choose(wish or settings.provider, providers.looks(settings))
+    if name not in ("local", "docker"):
+        raise Unsupported(
+            f"provider {name} keeps no templates of its own", remediation="use `--provider local`"
+        )
+    shared = name == "local" or os.geteuid() == 0
+    place = settings.local.data_dir.absolute() if shared else own_directory(settings.local)
+    return recipes.Recipes(place / "templates")
 
 
 async def _inspect(settings: Settings, wish: str) -> Report:

@@ -11,7 +11,7 @@ import pytest
 from paddock.domain.errors import Unavailable
 from paddock.interfaces.cli.app import run
 from paddock.interfaces.cli.interrupts import run_async
-from paddock.interfaces.cli.toolbox import Opened, Progress, Report, Toolbox
+from paddock.interfaces.cli.toolbox import Opened, Progress, Recipes, Report, Toolbox
 from paddock.ports.provider import Ref
 from paddock.testing.reference import TEMPLATE, ReferenceProvider
 
@@ -59,7 +59,10 @@ def paddock(provider: ReferenceProvider, *arguments: str) -> int:
     async def serve(*_: object) -> None:
         raise AssertionError("nobody asked")
 
-    return run(lambda *_: Toolbox(opened, inspect, conform, serve), arguments)
+    async def recipes(_wish: str) -> Recipes:
+        raise AssertionError("nobody asked")
+
+    return run(lambda *_: Toolbox(opened, inspect, conform, serve, recipes), arguments)
 
 
 @pytest.mark.proves("L14", "C9")

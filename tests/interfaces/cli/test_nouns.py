@@ -84,7 +84,9 @@ def test_what_a_template_lets_snapshots_leave_out_is_set_shown_and_said(cli):
     assert cli(*add, "--snapshot-ignore", "/home/user/out").returncode == 0
     listed = cli("template", "list").stdout.decode()
     assert any(line.endswith(" /home/user/out") for line in listed.splitlines())
-    assert cli("template", "ignore", name, "/home/user/out", "/home/user/*.tmp").returncode == 0
+    changed = cli("template", "ignore", name, "/home/user/out", "/home/user/*.tmp")
+    assert changed.returncode == 0
+    assert f"changed in {cli.data}/templates".encode() in changed.stderr
     rules = cli("template", "ignore", name).stdout.decode().split()
     assert rules == ["/home/user/out", "/home/user/*.tmp"]
     script = (

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -10,6 +10,7 @@ import click
 from paddock.domain.errors import Unsupported
 from paddock.domain.template import Removed, SourceKind, Template, TemplateSource
 from paddock.interfaces.cli.failures import refuse
+from paddock.interfaces.cli.ignoring import ignore
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
 from paddock.interfaces.cli.options import output_options, provider_option
@@ -30,6 +31,7 @@ def template() -> None:
 
 
 template.add_command(pool)
+template.add_command(ignore)
 
 
 @asynccontextmanager
@@ -147,42 +149,6 @@ def add(
 
     run_async(work())
     _confirm(invocation, name, "added")
-
-
-@template.command()
-@click.argument("name")
-@click.argument("rules", nargs=-1, metavar="[PATH]...")
-@click.option("--none", "nothing", is_flag=True, help="Leave nothing out.")
-@provider_option
-@output_options
-@pass_invocation
-def ignore(
-    invocation: Invocation, name: str, rules: Sequence[str], *, nothing: bool, provider: str
-) -> None:
-    """Show or set what snapshots of its sandboxes leave out.
-
-    Each PATH begins with "/"; "*" and "?" may stand in its last part only. They replace those there
-    are, for every snapshot from now on. Nothing is built anew.
-    """
-    if nothing and rules:
-        raise click.UsageError("give paths or --none, not both")
-
-    async def work() -> Template:
-        async with _opened(invocation, provider) as (_, templates):
-            found = templates.recipe(name)
-            if rules or nothing:
-                found = replace(found, snapshot_ignore=tuple(rules))
-                templates.add(found)
-            return found
-
-    found = run_async(work())
-    if invocation.json:
-        print_json({"template": name, "snapshot_ignore": found.snapshot_ignore})
-        return
-    for rule in found.snapshot_ignore:
-        click.echo(rule)
-    if not found.snapshot_ignore:
-        click.echo(f"snapshots of {name} leave nothing out")
 
 
 def _source(given: dict[str, str | Path | None]) -> TemplateSource:

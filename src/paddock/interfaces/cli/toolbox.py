@@ -32,6 +32,19 @@ class Templates(Protocol):
         ...
 
 
+class Recipes(Protocol):
+    """The templates of a provider as they are written down; nothing is built of them here."""
+
+    @property
+    def directory(self) -> Path: ...
+
+    def get(self, name: str) -> Template: ...
+
+    def add(self, template: Template) -> None:
+        """In the place of one of the same name."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Opened:
     """A provider that is ready, and what only some providers have beside the port."""
@@ -128,5 +141,7 @@ class Toolbox:
     inspect: Callable[[str], Coroutine[None, None, Report]]
     conform: Conform
     serve: Serve
+    recipes: Callable[[str], Coroutine[None, None, Recipes]]
+    """Of the provider of that name, without opening it."""
     update_check_url: str = ""
     """Where releases are looked up by themselves; empty nowhere."""

@@ -65,6 +65,11 @@ def unreachable(url: str, why: object) -> Unavailable:
     )
 
 
+def was_unreachable(error: PaddockError) -> bool:
+    """Nothing was asked of anybody."""
+    return vars(error).get("sent") is False
+
+
 def interrupted(url: str, what: str, why: object) -> Unavailable:
     """Asked, and never answered: whether it was done is not known."""
     said = str(why) or type(why).__name__

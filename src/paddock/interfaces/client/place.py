@@ -47,6 +47,12 @@ def find_place(url: str = "", token: str = "", environ: Mapping[str, str] | None
     return _of_this_machine(url, env)
 
 
+def is_said(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether somebody said which server is meant; otherwise it is this machine's, if one runs."""
+    env = os.environ if environ is None else environ
+    return bool(env.get(URL_VARIABLE, "") or _kept(env).get("url", ""))
+
+
 def _of_this_machine(url: str, env: Mapping[str, str]) -> Place:
     path = Path(env.get("PADDOCK_SERVER__DATA_DIR", "") or _USUAL_DATA) / "admin-token"
     try:

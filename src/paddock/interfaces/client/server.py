@@ -286,7 +286,7 @@ async def _session() -> AsyncGenerator[aiohttp.ClientSession, None]:
 
 
 def _may_repeat(call: Call, error: PaddockError) -> bool:
-    if vars(error).get("sent") is False or isinstance(error, LimitExceeded):
+    if failures.was_unreachable(error) or isinstance(error, LimitExceeded):
         return not call.once
     return isinstance(error, Unavailable) and call.is_safe
 

@@ -22,6 +22,9 @@ class OneRecipe:
             raise NotFound(f"there is no template {name}")
         return self.template
 
+    def add(self, template):
+        self.template = template
+
 
 def state(cli, box):
     return cli.answer("inspect", box)["sandboxes"][0]["state"]
@@ -98,6 +101,21 @@ def test_what_is_left_out_of_a_snapshot_is_said_and_shown(cli, box, ruled):
     assert "nothing: everything was asked for" in cli.text("snapshot", "inspect", "without")
     cli.text("snapshot", "rm", "without")
     cli.text("rm", "-f", copy)
+
+
+def test_a_templates_rules_are_the_servers_and_changing_them_is_audited(cli, running):
+    shelf = OneRecipe(replace(PLAIN, name="plain"))
+    providers = running.plane.services.providers
+    providers.templates[providers.default] = Kept(shelf, None, None)
+    try:
+        assert cli.text("template", "ignore", "plain", "/tmp/*") == "/tmp/*\n"
+        assert shelf.recipe("plain").snapshot_ignore == ("/tmp/*",)
+        assert cli.answer("template", "ignore", "plain")["snapshot_ignore"] == ["/tmp/*"]
+        assert "leave nothing out" in cli.text("template", "ignore", "plain", "--none")
+        assert shelf.recipe("plain").snapshot_ignore == ()
+    finally:
+        providers.templates.clear()
+    assert cli.text("audit").count("template.ignore") == 2
 
 
 @pytest.mark.proves("S11", "S12")

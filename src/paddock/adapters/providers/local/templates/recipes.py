@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from paddock.adapters.providers.local.storage.faults import explained
 from paddock.domain.errors import Broken, Conflict, InvalidRequest, NotFound
 from paddock.domain.template import SourceKind, Template, TemplateSource
 
@@ -70,6 +71,10 @@ class Recipes:
     def add(self, template: Template) -> None:
         """In the place of one of the same name. Of one that is built in only what differs is kept,
         so that the rest goes on with it, as long as the disk is the same."""
+        with explained(self._directory):
+            self._write(template)
+
+    def _write(self, template: Template) -> None:
         if template == BUILT_IN.get(template.name):
             self._path(template.name).unlink(missing_ok=True)
             return
