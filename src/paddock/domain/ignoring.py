@@ -30,6 +30,8 @@ class Whole(StrEnum):
     """Programs that go on expect the files that they had."""
     PROVIDER = "provider"
     """It cannot leave anything out."""
+    WORK = "work"
+    """By the rules nothing would have remained of the home or the working directory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from paddock.domain.ignoring import LeftOut
+from paddock.domain.ignoring import LeftOut, Whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +29,5 @@ class Snapshot:
     ignore: tuple[str, ...] = ()
     """The rules by which it was taken."""
     left_out: LeftOut = field(default_factory=LeftOut)
+    whole: Whole | None = None
+    """Why everything is in it all the same."""

@@ -175,7 +175,11 @@ class Taking:
             replacing="",
             ref=taken.ref.id,
             size_bytes=taken.size_bytes,
-            ignoring=replace(record.ignoring, left_out=taken.left_out),
+            ignoring=replace(
+                record.ignoring,
+                left_out=taken.left_out,
+                whole=taken.whole or record.ignoring.whole,
+            ),
         )
 
         def write(tx: Transaction) -> SnapshotRecord | None:

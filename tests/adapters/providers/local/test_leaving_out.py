@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from paddock.adapters.providers.local.leaving_out import leave_out
+from paddock.adapters.providers.local.leaving_out import leave_out, takes_all
 from paddock.domain.ignoring import MOST_SHOWN, parsed
+from paddock.guest_client import Guest
+from paddock.ports.provider import SandboxSpec
 from tests.conftest import Need
 
 pytestmark = pytest.mark.proves("N1", "S6")
@@ -115,3 +117,39 @@ def test_what_was_removed_of_the_template_stays_removed(volume, home, need: Need
     os.mknod(home / "gone", stat.S_IFCHR, os.makedev(0, 0))
     assert left(volume, "/home/user/gone", "/home/user/g*") == ([], 0)
     assert stat.S_ISCHR((home / "gone").lstat().st_mode)
+
+
+@pytest.mark.parametrize(
+    ("rules", "all_of_it"),
+    [
+        (["/home/user/w*", "/home/user/.*"], True),
+        (["/home/user/w*", "/home/user/.cache"], True),
+        (["/home/user/w*"], False),
+        (["/home/user/.cache"], False),
+        (["/home/user/work", "/home/user/.cache"], False),
+        (["/home/u*"], True),
+        (["/srv/*"], False),
+    ],
+)
+def test_it_is_seen_when_nothing_of_the_work_would_remain(volume, home, rules, all_of_it):
+    assert not takes_all(volume, parsed(rules), ["/home/user"]), "there is nothing to lose"
+    (home / "work").touch()
+    (home / ".cache").mkdir()
+    assert takes_all(volume, parsed(rules), ["/nowhere", "/home/user"]) is all_of_it
+
+
+async def test_a_snapshot_holds_everything_rather_than_nothing_of_a_home_elsewhere(installation):
+    async with installation.opened() as provider:
+        seen = await provider.create("k", SandboxSpec(template="tiny"))
+        async with Guest(await provider.guest(seen.ref)) as guest:
+            script = "mkdir -p /data/me; touch /data/me/a /data/me/b; "
+            script += "sed -i 's,:/home/user:,:/data/me:,' /etc/passwd; grep /data/me /etc/passwd"
+            ran = await guest.exec(["sh", "-c", script], user="root")
+            assert ran.exit_code == 0, ran.stderr
+        for number, rule in enumerate(["/data/me", "/data/*"]):
+            taken = await provider.snapshot(seen.ref, f"whole {number}", ignore=(rule,))
+            assert (taken.whole, taken.left_out.count) == ("work", 0)
+        taken = await provider.snapshot(seen.ref, "s", ignore=("/data/me/a*",))
+        assert (taken.whole, taken.left_out.paths) == (None, ("/data/me/a",))
+        await installation.empty(provider)
+    installation.assert_no_traces()

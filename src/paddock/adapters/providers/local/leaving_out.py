@@ -32,6 +32,32 @@ def leave_out(volume: Path, rules: Sequence[Rule]) -> LeftOut:
     return LeftOut(tuple(found[:MOST_SHOWN]), len(found), size)
 
 
+def takes_all(volume: Path, rules: Sequence[Rule], places: Sequence[str]) -> bool:
+    """Whether something is in one of the places, and by the rules nothing of it would remain.
+
+    What rules name letter by letter may be all that there is; patterns may not meet all the rest.
+    """
+    with explained(volume):
+        return any(_takes_all(volume / "upper", rules, place) for place in places)
+
+
+def _takes_all(upper: Path, rules: Sequence[Rule], place: str) -> bool:
+    parts = tuple(part for part in place.split("/") if part)
+    directory = _descend(upper, parts)
+    if directory is None:
+        return False
+    try:
+        there = [name for name in _names(directory) if _holds(directory, name)]
+    finally:
+        os.close(directory)
+    if there and any(rule.covers(place) for rule in rules):
+        return True
+    here = [rule for rule in rules if rule.parent == parts]
+    named = {rule.name for rule in here if not rule.is_pattern}
+    rest = [name for name in there if name not in named]
+    return bool(rest) and all(any(rule.meets(name) for rule in here) for name in rest)
+
+
 def _set_aside(upper: Path, rule: Rule, trash: Path) -> list[str]:
     directory = _descend(upper, rule.parent)
     if directory is None:
@@ -62,11 +88,13 @@ def _descend(top: Path, parts: Sequence[str]) -> int | None:
 
 
 def _met(directory: int, rule: Rule) -> list[str]:
-    names = [rule.name]
-    if rule.is_pattern:
-        with os.scandir(directory) as entries:
-            names = [entry.name for entry in entries]
+    names = _names(directory) if rule.is_pattern else [rule.name]
     return sorted(name for name in names if rule.meets(name) and _holds(directory, name))
+
+
+def _names(directory: int) -> list[str]:
+    with os.scandir(directory) as entries:
+        return [entry.name for entry in entries]
 
 
 def _holds(directory: int, name: str) -> bool:

@@ -23,7 +23,7 @@ from paddock.adapters.providers.local.layout import Layout
 from paddock.adapters.providers.local.storage.faults import explain, explained
 from paddock.domain.egress import CLOSED, EgressPolicy
 from paddock.domain.errors import Broken
-from paddock.domain.ignoring import LeftOut
+from paddock.domain.ignoring import LeftOut, Whole
 from paddock.domain.reason import Reason
 from paddock.domain.sandbox import Resources, SandboxState
 from paddock.domain.snapshot import Snapshot, SnapshotRef
@@ -146,6 +146,7 @@ class SnapshotRecord:
     memory: Memory | None = None
     ignore: tuple[str, ...] = ()
     left_out: LeftOut = field(default_factory=LeftOut)
+    whole: Whole | None = None
 
     def snapshot(self, provider: str) -> Snapshot:
         return Snapshot(
@@ -158,6 +159,7 @@ class SnapshotRecord:
             memory=self.memory is not None,
             ignore=self.ignore,
             left_out=self.left_out,
+            whole=self.whole,
         )
 
 

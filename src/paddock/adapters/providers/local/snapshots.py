@@ -1,6 +1,7 @@
 """Snapshots: the disk of a sandbox at one moment, kept beside the sandboxes."""
 
 import asyncio
+import posixpath
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -10,14 +11,15 @@ from pathlib import Path
 from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.local import runtime
 from paddock.adapters.providers.local.layout import image_of
-from paddock.adapters.providers.local.leaving_out import leave_out
+from paddock.adapters.providers.local.leaving_out import leave_out, takes_all
 from paddock.adapters.providers.local.life import Life, check_on_disk
 from paddock.adapters.providers.local.quiet import quiet
 from paddock.adapters.providers.local.records import Memory, SandboxRecord, SnapshotRecord
 from paddock.adapters.providers.local.storage.trees import tree_bytes
+from paddock.adapters.providers.local.templates.contract import Root
 from paddock.domain.errors import Broken, Conflict, NotFound, Unsupported
 from paddock.domain.ids import is_ulid, new_ulid
-from paddock.domain.ignoring import parsed, places_of_work
+from paddock.domain.ignoring import Whole, parsed, places_of_work
 from paddock.domain.sandbox import SandboxState
 from paddock.domain.snapshot import Snapshot, SnapshotRef
 
@@ -147,8 +149,11 @@ class Snapshots:
 
     async def _without_ignored(self, draft: SnapshotRecord) -> SnapshotRecord:
         """The sandbox goes on meanwhile: how long it takes depends on how much is left out."""
-        rules = parsed(draft.ignore)
-        left_out = await asyncio.to_thread(leave_out, self.volume(draft.id), rules)
+        rules, volume = parsed(draft.ignore), self.volume(draft.id)
+        places = await asyncio.to_thread(places_on_disk, draft, volume / "upper")
+        if await asyncio.to_thread(takes_all, volume, rules, places):
+            return replace(draft, whole=Whole.WORK)
+        left_out = await asyncio.to_thread(leave_out, volume, rules)
         self.life.on_step("snapshot.left-out")
         return replace(draft, left_out=left_out)
 
@@ -219,3 +224,15 @@ class Snapshots:
     async def _delete_files(self, snapshot: str) -> None:
         for place in (self.volume(snapshot), self.image(snapshot)):
             await asyncio.to_thread(self.life.storage.delete, place)
+
+
+def places_on_disk(draft: SnapshotRecord, upper: Path) -> tuple[str, ...]:
+    """Where the work is, by the names and by what the disk itself says of its users."""
+    user = draft.user.partition(":")[0]
+    found = set(places_of_work(draft.user, draft.workdir))
+    for root in (upper, Path(draft.lower)):
+        lines = (Root(root).read("etc/passwd") or "").splitlines()
+        for entry in (line.split(":") for line in lines):
+            if len(entry) > 5 and user in (entry[0], entry[2]) and entry[5].startswith("/"):
+                found.add(posixpath.normpath(entry[5]))
+    return tuple(found)

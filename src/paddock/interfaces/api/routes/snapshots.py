@@ -64,7 +64,7 @@ class Ignored(Shape):
     applied: bool = Field(description="whether there were rules and they were gone by")
     whole_because: Whole | None = Field(
         description="why everything is in it although there were rules: asked for, automatic, with "
-        "memory, or the provider cannot leave anything out"
+        "memory, the provider cannot leave anything out, or nothing of the work would have remained"
     )
     left_out: list[str] = Field(
         description=f"the first {MOST_SHOWN} paths that were left out, each with all below it"

@@ -37,6 +37,7 @@ _WHOLE: Mapping[str, str] = {
     Whole.AUTOMATIC: "what Paddock takes by itself holds everything",
     Whole.MEMORY: "programs that go on need their files",
     Whole.PROVIDER: "the provider can leave nothing out",
+    Whole.WORK: "by the rules nothing of the work would have remained",
 }
 
 
