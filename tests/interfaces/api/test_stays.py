@@ -10,7 +10,7 @@ import pytest
 
 from tests.interfaces.api.test_previews import free_port
 
-SOON_S = 2.0
+SOON_S = 5.0
 """How long the end may take to be noticed, on a machine that has other things to do."""
 
 ECHO = """
