@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -224,3 +225,27 @@ def test_a_policy_over_a_script_names_what_it_found():
     policy = CommandPolicy((Rule("no push", Verdict.DENY, "git ** push **"),))
     decision = judge(policy, ["bash", "-lc", "make && git push"], read_script)
     assert (decision.verdict, decision.rule, decision.program) == (Verdict.DENY, "no push", "git")
+
+
+def test_characters_beyond_ascii_are_read_as_they_are():
+    found = commands("echo 'сообщение' \"中文 x\" é=1 | grep ö && x=§ y")
+    assert found == [("echo", "сообщение", "中文 x", "é=1"), ("grep", "ö"), ("y",)]
+
+
+_EVERY_PLANE = """
+from paddock.adapters.shell_script import read_script
+from paddock.domain.command_line import Unreadable
+for code in (*range(0x1000, 0xD000, 0x1000), *range(0xE000, 0x110000, 0x1000)):
+    for before in ("", "$", "<<", "${a", "a=", "[[ a =~ ", "{", "$("):
+        try:
+            read_script(f"{before}{chr(code)}a {chr(code)}")
+        except Unreadable:
+            pass
+"""
+
+
+def test_no_character_ends_the_process():
+    """Where the grammar's own tables end depends on where a process has been put, so several try:
+    of those that showed the grammar such characters every second one was ended."""
+    trying = [subprocess.Popen([sys.executable, "-c", _EVERY_PLANE]) for _ in range(8)]
+    assert [each.wait(60) for each in trying] == [0] * 8

@@ -7,6 +7,7 @@ generated scripts in the real bash and compares.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 
 import tree_sitter_bash
@@ -47,6 +48,12 @@ _CONTINUED = re.compile(r"(?:[ \t]|\\\n)*")
 _DELIMITER = re.compile(r"(['\"]?)(\w+)\1")
 _BACKSLASHED = re.compile(r"\\(.)")
 _SPECIAL = re.compile(r"[*?\[~{]")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+_STAND_IN = "§"
+"""What the grammar is shown for every character beyond ASCII. To bash they are all the same, parts
+of words and never of names; the grammar's scanner looks them up in a table of 256 entries, and to
+look behind its end may end the process."""
+_STOOD_IN = re.compile(_STAND_IN.encode())
 
 
 def read_script(text: str) -> Script:
@@ -55,11 +62,10 @@ def read_script(text: str) -> Script:
         raise Unreadable(f"the script has more than {LARGEST_SCRIPT >> 10} KiB")
     if any((c.isspace() and c not in " \t\n") or (c < " " and c not in "\t\n") for c in text):
         raise Unreadable("the script has control characters or unusual blanks")
-    try:
-        content = text.encode()
-    except UnicodeEncodeError:
-        raise Unreadable("the script is no text") from None
-    reader = _Reader(content)
+    if any("\ud800" <= c <= "\udfff" for c in text):
+        raise Unreadable("the script is no text")
+    content = _NOT_ASCII.sub(_STAND_IN, text).encode()
+    reader = _Reader(text, content)
     reader.walk(Parser(_BASH).parse(content).root_node, 0)
     return Script(tuple(reader.commands), frozenset(reader.assigned))
 
@@ -67,8 +73,11 @@ def read_script(text: str) -> Script:
 class _Reader:
     """One pass over a tree, which collects commands and the variables that are set."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, text: str, content: bytes) -> None:
+        self._script = text
         self._content = content
+        self._wide = [found.start() for found in _STOOD_IN.finditer(content)]
+        """Where characters are that have two bytes in the content, and one place in the text."""
         self.commands: list[Words] = []
         self.assigned: set[str] = set()
 
@@ -110,7 +119,7 @@ class _Reader:
                 self._check_gaps(node)
                 for child in node.children:
                     if child.type == "variable_name":
-                        self.assigned.add(_text(child))
+                        self.assigned.add(self._text(child))
                     else:
                         self.walk(child, depth + 1)
             case "test_command":
@@ -133,7 +142,7 @@ class _Reader:
             elif child.type in _WORDS:
                 words.append(self._word(child, depth + 1))
             else:
-                raise Unreadable(f"there is a {_text(child)[:20]!r} among a command's words")
+                raise Unreadable(f"there is a {self._text(child)[:20]!r} among a command's words")
             if end is not None:
                 self._check_apart(end, child)
             end = child.end_byte
@@ -152,11 +161,11 @@ class _Reader:
 
     def _declaration(self, node: Node, depth: int) -> None:
         self._check_gaps(node)
-        words: list[Word] = [_text(node.children[0])]
+        words: list[Word] = [self._text(node.children[0])]
         for child in node.children[1:]:
             if child.type == "variable_assignment":
                 self._assignment(child, depth + 1)
-                words.append(f"{_text(child.children[0])}=")
+                words.append(f"{self._text(child.children[0])}=")
             else:
                 words.append(self._word(child, depth + 1))
         self.commands.append(tuple(words))
@@ -165,7 +174,7 @@ class _Reader:
         name, *rest = node.children
         if name.type != "variable_name":
             raise Unreadable("the index of a variable may run a command")
-        self.assigned.add(_text(name))
+        self.assigned.add(self._text(name))
         for child in rest:
             if child.is_named:
                 self._word(child, depth + 1)
@@ -174,7 +183,7 @@ class _Reader:
         self._check_gaps(node)
         double = node.children[0].type == "[["
         for each in _within(node):
-            operator = _text(each)
+            operator = self._text(each)
             if (
                 not each.children
                 and operator in _EVALUATES
@@ -187,14 +196,14 @@ class _Reader:
     def _here_document(self, node: Node, depth: int) -> None:
         parts = {child.type: child for child in node.children}
         start, body, end = (parts.get(f"heredoc_{part}") for part in ("start", "body", "end"))
-        found = _DELIMITER.fullmatch(_text(start)) if start else None
+        found = _DELIMITER.fullmatch(self._text(start)) if start else None
         if start is None or body is None or end is None or found is None:
             raise Unreadable("a here-document is not understood")
         tabs = "\t" if "<<-" in parts else ""
-        lines = [line.lstrip(tabs) if tabs else line for line in _text(body).split("\n")]
+        lines = [line.lstrip(tabs) if tabs else line for line in self._text(body).split("\n")]
         before = self._content[start.end_byte : body.start_byte].decode()
         whole = before.rstrip(tabs or "\n").count("\n") <= 1 and before.count("\n") == 1
-        if not whole or found[2] in lines or _text(end) != found[2]:
+        if not whole or found[2] in lines or self._text(end) != found[2]:
             raise Unreadable("it cannot be told where a here-document ends")
         for child in node.children:
             if child.is_named and not child.type.startswith("heredoc_"):
@@ -208,12 +217,12 @@ class _Reader:
             raise Unreadable("the script is nested too deeply")
         match node.type:
             case "word" | "number" | "variable_name":
-                return _unquoted(_text(node))
+                return _unquoted(self._text(node))
             case "raw_string":
-                return _text(node)[1:-1]
+                return self._text(node)[1:-1]
             case "string":
                 known = self._expanding(node, depth)
-                return _unescaped(_text(node)[1:-1]) if known else None
+                return _unescaped(self._text(node)[1:-1]) if known else None
             case "concatenation":
                 return self._joined(node, depth)
             case "expansion":
@@ -238,8 +247,8 @@ class _Reader:
                 raise Unreadable("it cannot be told where a word ends")
             end = child.end_byte
             if child.type in ("word", "number"):
-                bare += _text(child)
-                known += _BACKSLASHED.sub(r"\1", _text(child))
+                bare += self._text(child)
+                known += _BACKSLASHED.sub(r"\1", self._text(child))
                 continue
             part = self._word(child, depth + 1)
             bare += "_" if part is not None else "*"
@@ -250,11 +259,11 @@ class _Reader:
         for child in node.children:
             if child.type in ("variable_name", "special_variable_name"):
                 if {each.type for each in node.children} & {"=", ":="}:
-                    self.assigned.add(_text(child))
+                    self.assigned.add(self._text(child))
             elif not child.is_named or child.type == "subscript":
                 position = node.children.index(child)
                 if child.type not in _PLAIN_OPERATORS or (child.type == ":" and position):
-                    raise Unreadable(f"what {_text(node)[:20]!r} stands for may run a command")
+                    raise Unreadable(f"what {self._text(node)[:20]!r} stands for may run a command")
             elif child.type == "regex":
                 self._look_quiet(child, depth)
             else:
@@ -267,7 +276,7 @@ class _Reader:
             self._look_plain(self._content[end : child.start_byte].decode())
             end = child.end_byte
             if child.type in ("string_content", "heredoc_content"):
-                self._look_plain(_text(child))
+                self._look_plain(self._text(child))
             elif child.is_named:
                 self._word(child, depth + 1)
                 plain = False
@@ -286,7 +295,7 @@ class _Reader:
             for child in node.children:
                 self.walk(child, depth + 1)
         elif node.is_named:
-            self._look_plain(_text(node))
+            self._look_plain(self._text(node))
 
     def _look_plain(self, text: str) -> None:
         if _HIDDEN.search(text):
@@ -303,9 +312,11 @@ class _Reader:
         if not _GAP.fullmatch(self._content[end : node.end_byte].decode()):
             raise Unreadable("there is something that is not understood")
 
-
-def _text(node: Node | None) -> str:
-    return (node.text or b"").decode() if node else ""
+    def _text(self, node: Node | None) -> str:
+        if node is None:
+            return ""
+        start, end = (at - bisect_left(self._wide, at) for at in (node.start_byte, node.end_byte))
+        return self._script[start:end]
 
 
 def _within(node: Node) -> Iterator[Node]:
