@@ -169,7 +169,7 @@ async def _by_sdk(api: Api) -> tuple[float, float]:
 
     async def first_output() -> None:
         made.append(await AsyncSandbox.create(server=place))
-        assert (await made[-1].commands.run(["/bin/echo", "hello"])).stdout == b"hello\n"
+        assert (await made[-1].commands.run(["/bin/echo", "hello"])).stdout == "hello\n"
 
     create_ms = await rows.median(12, lambda _: rows.timed(first_output))
     run_ms = await rows.median(
