@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
@@ -23,6 +23,7 @@ from paddock.domain.records import SandboxRecord, app_in
 from paddock.domain.team import Principal, Scope
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
+from paddock.services.alongside import alongside, every
 from paddock.services.changes import Changes
 
 _log = logging.getLogger(__name__)
@@ -218,21 +219,9 @@ class Policies:
         if not self._store.is_shared:
             yield
             return
-        task = asyncio.create_task(self._follow(), name="policies of other processes")
-        try:
+        looking = every(_POLL_S, self.load, clock=self._clock, failed="policies could not be read")
+        async with alongside(looking, "policies of other processes"):
             yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-
-    async def _follow(self) -> None:
-        while True:
-            await self._clock.sleep(_POLL_S)
-            try:
-                await self.load()
-            except PaddockError as error:
-                _log.warning("policies could not be read", extra={"error": error.message})
 
     async def _note(self, principal: Principal, sandbox: SandboxRecord, ruling: Ruling) -> None:
         """Of the command only the program: arguments may hold what nobody should read later."""

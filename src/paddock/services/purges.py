@@ -21,6 +21,7 @@ from paddock.domain.secret import Secret
 from paddock.domain.team import Principal, Scope
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
+from paddock.services.alongside import alongside, every
 from paddock.services.belongings import Belongings, belongings
 from paddock.services.leases import Leases
 from paddock.services.once import Repeatable
@@ -147,23 +148,13 @@ class Purges:
         if not self._store.is_shared:
             yield
             return
-        task = asyncio.create_task(self._watch(), name="purges of other processes")
-        try:
+        looking = every(
+            _LOOK_EVERY_S, self._take_over, clock=self._clock, failed="purges could not be read"
+        )
+        async with alongside(looking, "purges of other processes"):
             yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
-    async def _watch(self) -> None:
-        while True:
-            await self._clock.sleep(_LOOK_EVERY_S)
-            try:
-                await self._take_over(anyway=False)
-            except PaddockError as error:
-                _log.warning("purges could not be read", extra={"error": error.message})
-
-    async def _take_over(self, *, anyway: bool) -> None:
+    async def _take_over(self, *, anyway: bool = False) -> None:
         for value in (await self._store.read(lambda tx: tx.values.all("purge."))).values():
             purge = msgspec.convert(value, Purge)
             if purge.state is not PurgeState.RUNNING or purge.id in self._underway:

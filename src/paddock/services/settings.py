@@ -1,20 +1,20 @@
 """Settings as they are in effect, and the ones that can be changed while everything runs."""
 
-import asyncio
 import difflib
 import logging
 import math
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from paddock.domain.audit import AuditEntry
-from paddock.domain.errors import InvalidRequest, PaddockError
+from paddock.domain.errors import InvalidRequest
 from paddock.domain.team import Principal, Scope
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
+from paddock.services.alongside import alongside, every
 
 _log = logging.getLogger(__name__)
 _PREFIX = "setting."
@@ -142,21 +142,9 @@ class SettingsAtWork:
         if not self._store.is_shared:
             yield
             return
-        task = asyncio.create_task(self._follow(), name="settings of other processes")
-        try:
+        looking = every(_POLL_S, self.load, clock=self._clock, failed="settings could not be read")
+        async with alongside(looking, "settings of other processes"):
             yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-
-    async def _follow(self) -> None:
-        while True:
-            await self._clock.sleep(_POLL_S)
-            try:
-                await self.load()
-            except PaddockError as error:
-                _log.warning("settings could not be read", extra={"error": error.message})
 
     async def _put(
         self, principal: Principal, values: Mapping[str, Value], gone: Sequence[str]

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from paddock.domain import session as session_rules
@@ -14,6 +14,7 @@ from paddock.domain.session import SESSION_PREFIX, Holder, Session
 from paddock.domain.team import PERSON_PREFIX, TOKEN_PREFIX, Person, Principal, Team, Token
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
+from paddock.services.alongside import alongside, every
 
 _log = logging.getLogger(__name__)
 _LOOK_EVERY_S = 0.5
@@ -125,21 +126,11 @@ class Stays:
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
         """While this is open, what ends by itself or elsewhere is noticed."""
-        task = asyncio.create_task(self._watch(), name="tokens that end")
-        try:
+        looking = every(
+            _LOOK_EVERY_S, self.look, clock=self._clock, failed="who is here could not be checked"
+        )
+        async with alongside(looking, "tokens that end"):
             yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-
-    async def _watch(self) -> None:
-        while True:
-            await self._clock.sleep(_LOOK_EVERY_S)
-            try:
-                await self.look()
-            except PaddockError as error:
-                _log.warning("who is here could not be checked", extra={"error": error.message})
 
 
 _OfToken = tuple[Token, Team, Person | None]

@@ -4,13 +4,14 @@ import asyncio
 import time
 from collections import Counter as Tally
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from paddock.domain.event import Event, EventKind
 from paddock.domain.sandbox import SandboxState
 from paddock.ports.store import SandboxFilter
+from paddock.services.alongside import alongside
 from paddock.services.changes import Changes
 from paddock.services.pools import PoolState
 
@@ -97,13 +98,8 @@ class Metrics:
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
         """While this is open, the loop's lag is measured."""
-        task = asyncio.create_task(self._watch(), name="event loop lag")
-        try:
+        async with alongside(self._watch(), "event loop lag"):
             yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
     async def _watch(self) -> None:
         while True:

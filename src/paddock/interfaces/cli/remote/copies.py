@@ -175,7 +175,7 @@ def _lines(info: SnapshotInfo) -> Iterator[tuple[str, str]]:
         yield "left out", f"nothing: {_WHOLE.get(ignored.whole_because, ignored.whole_because)}"
     elif ignored.rules:
         count = ignored.left_out_count
-        yield "left out", f"{count} paths, {size(ignored.left_out_bytes)}" if count else "nothing"
+        yield "left out", _left_out(count, ignored.left_out_bytes) if count else "nothing"
     yield from (("", printable(path)) for path in ignored.left_out)
 
 
@@ -258,3 +258,7 @@ def rm(invocation: Invocation, names: Sequence[str]) -> None:
     run_async(work())
     lines = "\n".join(f"{name} removed" for name in names)
     answer(invocation, {"snapshots": list(names), "done": "removed"}, lines)
+
+
+def _left_out(count: int, left_bytes: int) -> str:
+    return f"{'1 path' if count == 1 else f'{count} paths'}, {size(left_bytes)}"
