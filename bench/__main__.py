@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from bench import docker, packed, preview, rows, server
+from bench import docker, egress, packed, preview, rows, server, tasks
 from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.adapters.providers.local.storage import unmount_pool
@@ -247,6 +247,8 @@ async def main() -> None:
     measured += await packed.measure()
     measured += through_http
     measured += await preview.measure()
+    measured += await egress.measure()
+    measured += await tasks.measure()
     sys.stdout.write(rows.report(measured, REPOSITORY / "build" / "bench.json") + "\n")
 
 

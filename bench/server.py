@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from e2b import E2B
 
 from bench import docker, rows
 from paddock import AsyncSandbox, Server
@@ -83,7 +84,7 @@ async def until_warm(data: Path, count: int) -> None:
 
 
 @contextlib.asynccontextmanager
-async def server(warm: int) -> AsyncIterator[tuple[Api, Path]]:
+async def server(warm: int, **settings: str) -> AsyncIterator[tuple[Api, Path]]:
     """`paddock up` in a process and a data directory of its own."""
     home = Path(tempfile.mkdtemp(prefix="paddock-bench-", dir="/var/tmp"))
     data = home / "data"
@@ -96,6 +97,7 @@ async def server(warm: int) -> AsyncIterator[tuple[Api, Path]]:
         "PADDOCK_LOCAL__WARM": json.dumps({"base": warm}),
         "PADDOCK_SERVER__REQUESTS_PER_SECOND": "100000",
         "PADDOCK_SERVER__REQUESTS_BURST": "100000",
+        **{f"PADDOCK_{name.upper()}": value for name, value in settings.items()},
     }
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "paddock", "up", f"--data-dir={data}", f"--port={port}"),
@@ -141,6 +143,7 @@ async def measure(engine: docker.Engine) -> list[rows.Row]:
         ours_ms = await rows.median(200, lambda _: rows.timed(lambda: api.execute(sandbox, "true")))
         latency_ms = await _line_latency(api, sandbox)
         by_sdk = await _by_sdk(api)
+        by_e2b = await asyncio.to_thread(_by_e2b, api)
         await api.remove_all()
         await until_warm(data, _WARM)
         times = await asyncio.gather(*(rows.timed(api.first_output) for _ in range(100)))
@@ -154,6 +157,7 @@ async def measure(engine: docker.Engine) -> list[rows.Row]:
             "create to first output, warm pool, by the SDK (docker run)", by_sdk[0], docker_ms, 20
         ),
         rows.fraction("exec of `true`, p50, by the SDK (Docker API exec)", by_sdk[1], exec_ms, 15),
+        *_e2b_rows(by_e2b, docker_ms),
         rows.at_most(
             "100 creates at once by HTTP, pool of 100, p50", statistics.median(times), 350, "ms"
         ),
@@ -177,6 +181,30 @@ async def _by_sdk(api: Api) -> tuple[float, float]:
     )
     await place.aclose()
     return create_ms, run_ms
+
+
+def _by_e2b(api: Api) -> tuple[float, float]:
+    """The same by the SDK of others, which is a blocking one and has a login shell run each."""
+    client = E2B(api_key=api.token, api_url=api.url, sandbox_url=api.url)
+    creates, commands = [], []
+    for _ in range(12):
+        start = time.perf_counter()
+        box = client.Sandbox.create(timeout=300)
+        assert box.commands.run("echo hello").stdout == "hello\n"
+        creates.append((time.perf_counter() - start) * 1e3)
+    for _ in range(200):
+        start = time.perf_counter()
+        box.commands.run("true")
+        commands.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(creates), statistics.median(commands)
+
+
+def _e2b_rows(found: tuple[float, float], docker_ms: float) -> list[rows.Row]:
+    what = "create and first command, warm pool, by E2B's SDK (docker run)"
+    return [
+        rows.fraction(what, found[0], docker_ms, 10),
+        rows.at_most("command, p50, by E2B's SDK", found[1], 8, "ms"),
+    ]
 
 
 async def _line_latency(api: Api, sandbox: str) -> float:

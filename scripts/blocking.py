@@ -17,6 +17,9 @@ CLIENT = ROOT / "src" / "paddock" / "interfaces" / "client"
 TARGET = CLIENT / "blocking"
 PACKAGE = "paddock.interfaces.client"
 MODULES = (
+    "agents",
+    "approvals",
+    "attempts",
     "command",
     "commands",
     "transfers",
@@ -26,9 +29,14 @@ MODULES = (
     "disk",
     "sight",
     "sandbox",
+    "secrets",
     "spool",
+    "task_orders",
+    "task_course",
+    "task",
+    "volume",
 )
-WRAPPED = ("Command", "Commands", "Files", "Pty", "Sandbox", "Spool")
+WRAPPED = ("Command", "Commands", "Files", "Pty", "Sandbox", "Spool", "Volume")
 _CLASS = re.compile(r"\bAsync([A-Z]\w+)")
 _MANY = 12
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -150,7 +158,8 @@ def _body(owner: str, node: Function, answer: str) -> str:
 
 def _passed(node: Function) -> str:
     if len(node.args.kwonlyargs) > _MANY:
-        return '**{name: value for name, value in locals().items() if name not in ("cls", "self")}'
+        owner = node.args.args[0].arg
+        return f'**{{n: v for n, v in locals().items() if n != "{owner}"}}'
     plain = [each.arg for each in node.args.args if each.arg not in ("self", "cls")]
     named = [f"{each.arg}={_value(each)}" for each in node.args.kwonlyargs]
     more = [f"**{node.args.kwarg.arg}"] if node.args.kwarg else []

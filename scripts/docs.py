@@ -8,13 +8,15 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 import thresholds
 
 from paddock.adapters.providers import registry
+from paddock.domain import task
 from paddock.domain.errors import PaddockError
 from paddock.domain.sandbox import TRANSITIONS
 from paddock.interfaces.api.app import describe
@@ -35,15 +37,27 @@ def _cell(text: str) -> str:
 
 
 def states() -> str:
+    return _machine(TRANSITIONS, "creating", "deleted", nearly_always=("failed", "deleting"))
+
+
+def task_states() -> str:
+    ends = ("failed", "cancelled")
+    return _machine(task.TRANSITIONS, "pending", "completed", nearly_always=ends)
+
+
+def _machine(
+    moves: Mapping[Any, Iterable[str]], first: str, last: str, *, nearly_always: tuple[str, ...]
+) -> str:
+    """As a picture, without what can be said of nearly every state, and as a table with it."""
     arrows = [
         f"    {source} --> {target}"
-        for source, targets in TRANSITIONS.items()
+        for source, targets in moves.items()
         for target in sorted(targets)
-        if target not in ("failed", "deleting") or source in ("deleting", "failed")
+        if target not in nearly_always or source in nearly_always
     ]
-    diagram = ["```mermaid", "stateDiagram-v2", "    [*] --> creating", *arrows]
-    diagram += ["    deleted --> [*]", "```"]
-    rows = [(f"`{s}`", _codes(sorted(targets)) or "–") for s, targets in TRANSITIONS.items()]
+    diagram = ["```mermaid", "stateDiagram-v2", f"    [*] --> {first}", *arrows]
+    diagram += [f"    {last} --> [*]", "```"]
+    rows = [(f"`{state}`", _codes(sorted(targets)) or "–") for state, targets in moves.items()]
     return "\n".join(diagram) + "\n\n" + table(("state", "can become"), rows)
 
 
@@ -138,6 +152,7 @@ def limits() -> str:
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "providers": ("README.md", providers),
     "states": ("docs/reference/states.md", states),
+    "task-states": ("docs/reference/states.md", task_states),
     "errors": ("docs/reference/errors.md", errors),
     "commands": ("docs/reference/cli.md", command_line),
     "decisions": ("docs/adr/README.md", decisions),

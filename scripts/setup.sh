@@ -50,6 +50,9 @@ command rsync          rsync
 command nginx          nginx
 command wrk            wrk
 command chromium       chromium
+command node           nodejs
+command npm            npm
+file /bin/busybox busybox-static
 any /usr/lib/postgresql/*/bin/postgres postgresql
 '
 

@@ -14,8 +14,20 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.databases"]
+
+# How long it takes to make up an example says how busy the machine is.
+# The same examples wherever they run: what is green stays so until somebody changes something. More
+# are looked for with PADDOCK_TEST_RANDOM=1.
+settings.register_profile(
+    "paddock",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="PADDOCK_TEST_RANDOM" not in os.environ,
+)
+settings.load_profile("paddock")
 
 Need = Callable[[str, str], NoReturn]
 Share = Callable[[str, Callable[[], Any], Callable[[Any], None]], AbstractContextManager[Any]]

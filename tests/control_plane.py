@@ -3,7 +3,7 @@
 import json
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,8 @@ from paddock.services.providers import Providers
 from paddock.settings import Settings
 from paddock.testing.reference import ReferenceProvider
 from paddock.wiring.listening import listening
-from paddock.wiring.server import TOKEN_FILE, Rounds, assembled
+from paddock.wiring.rounds import Rounds
+from paddock.wiring.server import TOKEN_FILE, assembled
 from paddock.wiring.tracing import traced
 
 
@@ -49,8 +50,9 @@ class Client:
         headers |= more.pop("headers", {})
         if body is not None:
             more["json"] = body
+        patience = aiohttp.ClientTimeout(more.pop("within_s", 60))
         async with self.session.request(
-            method, self.url + path, headers=headers, timeout=aiohttp.ClientTimeout(60), **more
+            method, self.url + path, headers=headers, timeout=patience, **more
         ) as response:
             content = await response.read()
             is_json = response.content_type == "application/json"
@@ -109,7 +111,7 @@ class Plane:
 @asynccontextmanager
 async def running(
     place: Path,
-    provider: Callable[[Path], Provider] = ReferenceProvider,
+    provider: Callable[[Path], Provider | Awaitable[Provider]] = ReferenceProvider,
     *,
     auth: bool = True,
     settings: Settings | None = None,
@@ -120,7 +122,8 @@ async def running(
     data = place / "data"
     server = replace(settings.server, data_dir=data, port=0, database=database)
     settings = replace(settings, server=server)
-    opened = provider(place / "p")
+    made_of = provider(place / "p")
+    opened = await made_of if isinstance(made_of, Awaitable) else made_of
     providers = Providers({opened.name: opened}, opened.name)
     try:
         async with (

@@ -12,6 +12,8 @@ from paddock.adapters.providers.local.provider import LocalProvider
 REPOSITORY = Path(__file__).parents[1]
 CACHE = Path(os.environ.get("PADDOCK_TEST_CACHE", REPOSITORY / "build" / "templates"))
 DATA = Path(os.environ.get("PADDOCK_TEST_DATA", REPOSITORY / "build" / "test-data"))
+AGENTS = Path(os.environ.get("PADDOCK_TEST_AGENTS", REPOSITORY / "build" / "agents"))
+"""What is installed there is not downloaded again."""
 
 
 def local_config(**changes: Any) -> LocalConfig:

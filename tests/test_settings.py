@@ -182,3 +182,26 @@ def test_every_setting_and_every_other_variable_is_in_the_reference():
     page = (ROOT / "docs" / "reference" / "settings.md").read_text()
     assert not [key for key, _ in keys() if f"| `{key}` |" not in page]
     assert not [name for name in NOT_SETTINGS if f"| `{name}" not in page]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[egress.hosts]\n'x y' = '10.0.0.1'", "egress.hosts has 'x y' = '10.0.0.1'"),
+        ("[egress.hosts]\n'a.example' = 'b'", "egress.hosts has 'a.example' = 'b'"),
+        ("[egress]\ngateway_uid = 0", "egress.gateway_uid is 0"),
+    ],
+)
+def test_settings_of_egress_that_make_no_sense_are_refused(place, text, says):
+    write(place / "paddock.toml", text)
+    assert says in refused().message
+
+
+def test_a_list_in_a_variable_is_words_or_json():
+    for text in ("docker, local", '["docker", "local"]'):
+        assert load(None, {"PADDOCK_SERVER__PROVIDERS": text}).server.providers == (
+            "docker",
+            "local",
+        )
+    with pytest.raises(InvalidRequest, match="PADDOCK_SERVER__PROVIDERS"):
+        load(None, {"PADDOCK_SERVER__PROVIDERS": "[1]"})

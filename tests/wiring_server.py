@@ -25,18 +25,41 @@ _PADDOCK = (sys.executable, "-m", "paddock")
 class Server:
     """A control plane on its own data directory, which can be ended and started again."""
 
-    def __init__(self, data: Path, session: aiohttp.ClientSession, **settings: str) -> None:
+    def __init__(
+        self, data: Path, session: aiohttp.ClientSession, port: int | None = None, **settings: str
+    ) -> None:
         self.data = data
         self._settings = {f"PADDOCK_{name.upper()}": value for name, value in settings.items()}
-        self.port = _free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.port = free_port() if port is None else port
         self._session = session
+        self._place: tuple[str, ...] = (f"--data-dir={data}",)
         self._process: asyncio.subprocess.Process | None = None
         self.starts = 0
 
     @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def admin(self) -> Client:
         return Client(self.url, (self.data / "admin-token").read_text().strip(), self._session)
+
+    def beside(self) -> "Server":
+        """Another process on the same database, host and key, with a directory of its own."""
+        own = self.data.parent / "beside"
+        own.mkdir(exist_ok=True)
+        for name in ("admin-token", "master-key"):
+            shutil.copy(self.data / name, own / name)
+        made = Server(own, self._session)
+        made._settings = {**self._settings, "PADDOCK_LOCAL__DATA_DIR": str(self.data)}
+        made._place = ()
+        made._settings["PADDOCK_SERVER__DATA_DIR"] = str(own)
+        return made
 
     async def start(self) -> None:
         """Until it says that it is ready."""
@@ -50,16 +73,20 @@ class Server:
             self._process = await asyncio.create_subprocess_exec(
                 *_PADDOCK,
                 "up",
-                f"--data-dir={self.data}",
+                *self._place,
                 f"--port={self.port}",
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
                 env=environment,
             )
         assert self._process.stdout is not None
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             line = await self._process.stdout.readline()
-        assert line == f"ready {self.url}\n".encode(), (line, self.log()[-2000:])
+        if self.port == 0 and line.startswith(b"ready "):
+            self.port = int(line.rpartition(b":")[2])
+        host = self._settings.get("PADDOCK_SERVER__HOST", "127.0.0.1")
+        expected = f"ready http://{host}:{self.port}\n".encode()
+        assert line == expected, (line, self.log()[-2000:])
         self.starts += 1
 
     async def kill(self) -> None:
@@ -81,13 +108,13 @@ class Server:
 
 
 @asynccontextmanager
-async def server(**settings: str) -> AsyncIterator[Server]:
+async def server(port: int | None = None, **settings: str) -> AsyncIterator[Server]:
     """Running with these settings; in the end nothing of it remains, its sandboxes included."""
     place = Path(tempfile.mkdtemp(prefix="pdk-", dir="/var/tmp"))
     data = place / "data"
     try:
         async with aiohttp.ClientSession() as session:
-            made = Server(data, session, **settings)
+            made = Server(data, session, port, **settings)
             await made.start()
             try:
                 yield made
@@ -118,7 +145,7 @@ async def provider_refs(data: Path) -> set[str]:
         await provider.aclose()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

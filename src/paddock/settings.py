@@ -11,11 +11,14 @@ from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_ty
 
 import msgspec
 
+from paddock.adapters.egress.config import EgressConfig
 from paddock.adapters.providers.docker.config import DockerConfig
 from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.store.config import StoreConfig
 from paddock.domain.errors import InvalidRequest
+from paddock.interfaces.e2b.config import E2bConfig
 from paddock.services.file_limits import FilesConfig
+from paddock.services.task_config import TasksConfig
 
 T = TypeVar("T")
 
@@ -34,6 +37,17 @@ NOT_SETTINGS = frozenset(
 which server a client means and what lets it in."""
 NOT_SETTINGS_PREFIX = "PADDOCK_TEST_"
 PLACES = (Path("paddock.toml"), Path("/etc/paddock/paddock.toml"))
+
+
+@dataclass(frozen=True, slots=True)
+class AgentsConfig:
+    """Settings under `[agents]`."""
+
+    dir: Path | None = None
+    """Where agents are installed for all sandboxes of this host; left out, it is `agents` in the
+    server's data directory."""
+    own: tuple[str, ...] = ()
+    """Agents that are not Paddock's, as `package.module:Class` of a Python package beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +86,12 @@ class ServerConfig:
     """How the outside reaches the server where that differs: `https://paddock.example:8443`."""
     trusted_proxies: tuple[str, ...] = ()
     """Networks (CIDR) whose forwarding headers are believed."""
+    tls_port: int = 443
+    """Where the same is served by TLS, if there is a certificate; 0 takes a free port."""
+    tls_certificate: Path | None = None
+    """The certificate with its chain, in PEM. Previews need one for `*.{preview_domain}`."""
+    tls_key: Path | None = None
+    """Its private key; left out when it is in the same file."""
     ssh_host: str = "127.0.0.1"
     ssh_port: int = 7022
     """Of the SSH gateway; 0 turns it off."""
@@ -83,8 +103,15 @@ class ServerConfig:
     events_per_second: float = 500.0
     """That agents and programs may tell of in one sandbox, on average."""
     events_burst: float = 5000.0
+    ask_timeout_s: float = 300.0
+    """How long a command waits for an approval that a policy wants; 0 refuses it at once."""
     reap_every_s: float = 5.0
     """How often idle sandboxes are looked for."""
+
+    @property
+    def ports(self) -> frozenset[int]:
+        """Those that are its own: no sandbox reaches them, whatever its rules."""
+        return frozenset({self.port, self.ssh_port}) - {0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +125,19 @@ class Settings:
     of pip or uv. Empty asks nobody."""
     local: LocalConfig = field(default_factory=LocalConfig)
     docker: DockerConfig = field(default_factory=DockerConfig)
+    egress: EgressConfig = field(default_factory=EgressConfig)
     server: ServerConfig = field(default_factory=ServerConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
     files: FilesConfig = field(default_factory=FilesConfig)
+    e2b: E2bConfig = field(default_factory=E2bConfig)
+    agents: AgentsConfig = field(default_factory=AgentsConfig)
+    tasks: TasksConfig = field(default_factory=TasksConfig)
     log: LogConfig = field(default_factory=LogConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
+
+    @property
+    def agents_dir(self) -> Path:
+        return self.agents.dir or self.server.data_dir / "agents"
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +265,16 @@ def _build(kind: type[T], given: Mapping[str, _Given], prefix: str) -> T:
     return kind(**values)
 
 
+def _read_text(value: str, hint: Any) -> Any:
+    """Tables are JSON; lists are, too, or words between commas."""
+    if _is_table(hint):
+        return json.loads(value)
+    if get_origin(hint) is not tuple:
+        return value
+    is_json = value.lstrip().startswith("[")
+    return json.loads(value) if is_json else [each.strip() for each in value.split(",") if each]
+
+
 def _convert(given: _Given, hint: Any) -> Any:
     def path(_: type, value: Any) -> Path:
         if not isinstance(value, str) or not value:
@@ -237,7 +282,7 @@ def _convert(given: _Given, hint: Any) -> Any:
         return given.base / Path(value).expanduser()
 
     try:
-        value = json.loads(given.value) if given.text and _is_table(hint) else given.value
+        value = _read_text(given.value, hint) if given.text else given.value
         return msgspec.convert(value, hint, strict=not given.text, dec_hook=path)
     except (ValueError, TypeError, RuntimeError) as error:
         choices = [str(choice) for choice in get_args(hint) if get_origin(hint) is Literal]

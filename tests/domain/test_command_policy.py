@@ -3,12 +3,20 @@
 import shlex
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from paddock.adapters.shell_script import read_script
 from paddock.domain.command_line import WRAPPED, Script, Unreadable, steps
-from paddock.domain.command_policy import CommandPolicy, Rule, Verdict, judge, policy_of
+from paddock.domain.command_policy import (
+    CommandPolicy,
+    Rule,
+    Verdict,
+    exactly,
+    judge,
+    policy_of,
+    with_exception,
+)
 from paddock.domain.errors import InvalidRequest
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
@@ -156,16 +164,11 @@ _WORD = st.text("abc-=/. *$'\"", min_size=1, max_size=6)
 _ARGV = st.lists(_WORD, min_size=1, max_size=6)
 
 
-def _exactly(words):
-    """A pattern for these words and no others."""
-    escaped = ["".join(f"[{c}]" if c in "*?[" else c for c in word) for word in words]
-    return shlex.join(escaped)
-
-
 @pytest.mark.proves("E8")
 @given(_ARGV, _ARGV)
+@example(["*/."], ["."])
 def test_a_pattern_of_plain_words_fits_these_words_and_no_others(mine, other):
-    allowing = policy((ALLOW, _exactly(mine)))
+    allowing = policy((ALLOW, exactly("mine", mine).command))
     # A bare program name is also the one in a usual place; the words here have no such place.
     assert verdict(allowing, mine) is ALLOW
     if other != mine:
@@ -180,9 +183,9 @@ def test_what_shows_only_later_never_passes_an_allowlist_and_never_escapes_a_den
     read = _reading(words)
     script = ["sh", "-c", "x"]
     became = (argv[0], *argv[1:], *(word for word in rest if word is not None))
-    narrow = policy((ALLOW, _exactly(became)))
+    narrow = policy((ALLOW, exactly("it", became).command))
     assert judge(narrow, script, read).verdict is DENY
-    broad = policy((DENY, _exactly(became)), default=ALLOW)
+    broad = policy((DENY, exactly("it", became).command), default=ALLOW)
     assert judge(broad, script, read).verdict is DENY
 
 
@@ -221,3 +224,32 @@ def test_a_policy_is_what_was_kept():
     for broken in (None, [], {}, {**kept, "default": "maybe"}, {**kept, "rules": [{}]}):
         with pytest.raises(InvalidRequest):
             policy_of(broken)
+
+
+_WORDS = st.lists(st.text(alphabet="ab*?[]!- '\"$\\", max_size=6), max_size=4)
+
+
+@pytest.mark.proves("E8")
+@given(mine=_WORDS, other=_WORDS)
+def test_an_exception_is_for_these_words_and_no_others(mine, other):
+    asking = policy((ASK, "git **"), default=ASK)
+    made = with_exception(asking, exactly("approved", ["git", *mine]), "rule 0")
+    assert verdict(made, ["git", *mine]) is ALLOW
+    assert (verdict(made, ["git", *other]) is ALLOW) is (mine == other)
+    assert verdict(made, ["./git", *mine]) is ASK
+    assert verdict(made, ["git", *mine], {"PATH": "/tmp"}) is ASK
+
+
+@pytest.mark.proves("E8")
+def test_an_exception_outweighs_what_asked_and_nothing_before_it():
+    asking = policy((DENY, "git push ** --force **"), (ASK, "git push **"), (DENY, "git **"))
+    push = ["git", "push", "origin"]
+    made = with_exception(asking, exactly("approved", push), "rule 1")
+    assert [rule.name for rule in made.rules] == ["rule 0", "approved", "rule 1", "rule 2"]
+    assert verdict(made, push) is ALLOW
+    forced = ["git", "push", "--force", "origin"]
+    made = with_exception(made, exactly("approved too", forced), "rule 1")
+    assert verdict(made, forced) is DENY
+    by_default = with_exception(policy(default=ASK), exactly("approved", ["ls"]), "")
+    assert verdict(by_default, "ls") is ALLOW
+    assert verdict(by_default, "ls -l") is ASK

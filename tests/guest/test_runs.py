@@ -135,7 +135,7 @@ async def test_a_running_run_cannot_be_forgotten(guest: Guest) -> None:
 
 @pytest.mark.proves("E3")
 async def test_the_deadline_of_a_run_is_124_with_its_output(guest: Guest) -> None:
-    await guest.runs.start("r8", ["sh", "-c", "echo so far; sleep 60"], timeout=0.5)
+    await guest.runs.start("r8", ["sh", "-c", "echo so far; sleep 60"], timeout=3)
     exit_ = await _exit(guest, "r8")
     assert (exit_.exit_code, exit_.reason) == (124, Reason.DEADLINE)
     assert await _output(guest, "r8") == b"so far\n"
@@ -153,6 +153,53 @@ async def test_input_is_given_at_the_start_or_later(guest: Guest) -> None:
         await guest.runs.send_input("r9", b"too late")
     for key in ("r9", "r10"):
         await guest.runs.ack(key)
+
+
+async def test_numbered_input_is_taken_once_and_in_order(guest: Guest) -> None:
+    await guest.runs.start("r12", ["cat"], keep_stdin_open=True)
+    for seq, data in ((1, b"one "), (1, b"one "), (2, b"two "), (1, b"one ")):
+        await guest.runs.send_input("r12", data, seq=seq)
+    with pytest.raises(Conflict, match="was sent input 4, and has only 2 before it"):
+        await guest.runs.send_input("r12", b"four", seq=4)
+    await guest.runs.close_input("r12")
+    assert await _output(guest, "r12") == b"one two "
+    await guest.runs.ack("r12")
+
+
+async def test_input_that_could_not_be_written_is_not_taken_for_written(guest: Guest) -> None:
+    await guest.runs.start(
+        "deaf", ["sh", "-c", "exec <&-; echo deaf; sleep 300"], keep_stdin_open=True
+    )
+    async with asyncio.timeout(30):
+        while not (await _tail(guest, "deaf", follow=False)):
+            await asyncio.sleep(0.02)
+    for _ in range(2):
+        with pytest.raises(Conflict, match=r"reads no more|no open input"):
+            await guest.runs.send_input("deaf", b"x", seq=1)
+    await guest.runs.end("deaf", grace=0)
+    await _exit(guest, "deaf")
+    await guest.runs.ack("deaf")
+
+
+async def test_input_sent_again_while_it_is_written_waits_for_the_same_end(guest: Guest) -> None:
+    script = "rm -f go; echo up; while [ ! -e go ]; do sleep 0.02; done; wc -c"
+    await guest.runs.start("slow", ["sh", "-c", script], keep_stdin_open=True)
+    async with asyncio.timeout(30):
+        while not (await _tail(guest, "slow", follow=False)):
+            await asyncio.sleep(0.02)
+    data = b"x" * (1 << 20)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await guest.runs.send_input("slow", data, seq=1)
+    again = asyncio.create_task(guest.runs.send_input("slow", data, seq=1))
+    done, _ = await asyncio.wait({again}, timeout=0.5)
+    assert not done
+    await guest.exec(["touch", "go"])
+    await again
+    await guest.runs.send_input("slow", b"y", seq=2)
+    await guest.runs.close_input("slow")
+    assert (await _output(guest, "slow")).split() == [b"up", b"%d" % (len(data) + 1)]
+    await guest.runs.ack("slow")
 
 
 @pytest.mark.proves("E5")

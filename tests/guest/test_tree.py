@@ -48,15 +48,15 @@ async def _running(guest: Guest, pattern: str) -> list[str]:
 @pytest.mark.proves("E3")
 async def test_at_the_deadline_the_code_is_124_and_the_output_so_far_is_kept(guest: Guest) -> None:
     began = time.monotonic()
-    result = await guest.exec(["sh", "-c", "echo so far; sleep 300"], timeout=0.5)
+    result = await guest.exec(["sh", "-c", "echo so far; sleep 300"], timeout=3)
     assert (result.exit_code, result.reason) == (124, Reason.DEADLINE)
     assert result.stdout == b"so far\n"
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 30
 
 
 async def test_a_command_may_end_well_when_its_deadline_passes(guest: Guest) -> None:
     script = "trap 'echo goodbye; exit 0' TERM; echo hello; while :; do sleep 0.05; done"
-    result = await guest.exec(["sh", "-c", script], timeout=0.5)
+    result = await guest.exec(["sh", "-c", script], timeout=3)
     assert (result.exit_code, result.reason) == (124, Reason.DEADLINE)
     assert result.stdout == b"hello\ngoodbye\n"
 
@@ -66,15 +66,16 @@ async def test_a_command_that_ignores_sigterm_is_killed_after_five_seconds(guest
     began = time.monotonic()
     result = await guest.exec(["sh", "-c", "trap '' TERM; while :; do sleep 1; done"], timeout=0.5)
     assert (result.exit_code, result.reason) == (124, Reason.DEADLINE)
-    assert 5 < time.monotonic() - began < 9
+    assert 5 < time.monotonic() - began < 30
 
 
 @pytest.mark.proves("E3")
 async def test_daemons_that_left_the_session_are_gone_after_the_deadline(guest: Guest) -> None:
     script = f"for i in 1 2 3; do python3 -c '{DAEMON}'; done; sleep 300"
-    task = asyncio.create_task(guest.exec(["sh", "-c", script], timeout=2))
-    await asyncio.sleep(1.5)
-    assert len(await _running(guest, f"^{MARK}")) == 3
+    task = asyncio.create_task(guest.exec(["sh", "-c", script], timeout=10))
+    async with asyncio.timeout(9.5):
+        while len(await _running(guest, f"^{MARK}")) != 3:
+            await asyncio.sleep(0.1)
     assert (await task).exit_code == 124
     assert await _running(guest, MARK) == []
 
@@ -116,8 +117,10 @@ async def test_a_kill_that_comes_too_late_does_not_take_the_daemons_of_others(gu
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await asyncio.sleep(0.5)
+    async with asyncio.timeout(15):  # on a busy machine it is told late that nobody waits
+        while await _running(guest, "^sleep 654"):
+            await asyncio.sleep(0.1)
     assert len(await _running(guest, "^bystander")) == 1
-    assert await _running(guest, "^sleep 654") == []
     await guest.exec(["pkill", "-f", "bystander|sleep 655"])
 
 
@@ -152,6 +155,49 @@ async def test_sigkill_by_pid_ends_the_whole_tree(guest: Guest) -> None:
             await guest.commands.kill(events[0].pid)
     assert events[-1] == Ended(-1, False, "signal: killed")
     assert await _running(guest, MARK) == []
+
+
+async def test_who_is_held_still_is_so_with_all_that_left_its_session(guest: Guest) -> None:
+    count = "i=0; while :; do i=$((i+1)); echo $i > /tmp/counted; sleep 0.05; done"
+    await guest.runs.start("held", ["sh", "-c", f"setsid sh -c '{count}' & sleep 300"])
+
+    async def counted() -> str:
+        return (await guest.exec(["cat", "/tmp/counted"])).text
+
+    async def goes_on(since: str) -> None:
+        async with asyncio.timeout(30):
+            while await counted() == since:
+                await asyncio.sleep(0.05)
+
+    await goes_on("")
+    await guest.runs.signal("held", "SIGSTOP")
+    stood = await counted()
+    await asyncio.sleep(0.5)
+    assert await counted() == stood
+    await guest.runs.signal("held", "SIGCONT")
+    await goes_on(stood)
+    await guest.runs.end("held", 0.0)
+
+
+async def test_who_is_held_still_is_let_go_on_by_none_of_its_own(guest: Guest) -> None:
+    count = "(i=0; while :; do i=$((i+1)); echo $i > /tmp/ticks; done) & it=$!"
+    others = "for n in 1 2 3 4 5 6; do (while :; do kill -CONT $it; done) & done"
+    await guest.runs.start("unruly", ["sh", "-c", f"{count}; {others}; wait"])
+    states = "cut -d')' -f2- /proc/[0-9]*/stat 2>/dev/null | awk -v s=$1 '$4 == s {print $1}'"
+
+    async def of_all(pid: int) -> set[str]:
+        said = await guest.exec(["sh", "-c", states, "sh", str(pid)])
+        return set(said.text.split())
+
+    pid = (await guest.runs.get("unruly")).pid
+    for _ in range(10):
+        await guest.runs.signal("unruly", "SIGSTOP")
+        assert await of_all(pid) == {"T"}
+        await guest.runs.signal("unruly", "SIGCONT")
+        async with asyncio.timeout(30):
+            while await of_all(pid) == {"T"}:
+                await asyncio.sleep(0.01)
+    await guest.runs.end("unruly", 0.0)
 
 
 @pytest.mark.proves("E10")

@@ -27,6 +27,10 @@ REGISTRIES = [
 ]
 
 
+NAMING_REGISTRIES = ("uv.lock", "development.rules")
+"""The second is data: which of them a sandbox may reach."""
+
+
 def imports(path) -> set[str]:
     """The full names a module imports, also inside functions."""
     names = set()
@@ -73,6 +77,6 @@ def test_no_file_names_a_package_registry(host):
     naming = [
         relative(path)
         for path in tracked_files()
-        if path.name != "uv.lock" and host.encode() in path.read_bytes()
+        if path.name not in NAMING_REGISTRIES and host.encode() in path.read_bytes()
     ]
     assert not naming, "which registry is used is the machine's business"

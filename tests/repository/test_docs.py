@@ -86,7 +86,7 @@ def paddock_commands() -> set[tuple[str, ...]]:
     for page in markdown_files():
         said = [*commands(page.read_text()), *re.findall(r"`([^`\n]+)`", page.read_text())]
         for line in said:
-            match = re.match(r"(?:\.venv/bin/)?paddock((?: [a-z][a-z-]*)*)", line)
+            match = re.match(r"(?:\.venv/bin/)?paddock((?: [a-z][a-z0-9-]*)*)", line)
             if match and line.split()[0] in ("paddock", ".venv/bin/paddock"):
                 found.add(tuple(shlex.split(match[1])))
     return found

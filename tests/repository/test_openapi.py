@@ -11,6 +11,9 @@ WITHOUT_KEY = {
     "/v1/templates": "a template is what its name says: the same recipe again changes nothing",
     "/v1/sandboxes/{sandbox}/files/directory": "its path names it, and a second is refused",
     "/v1/sandboxes/{sandbox}/commands/{command}/kill": "makes nothing, and can be asked again",
+    "/v1/tasks/{task}/cancel": "makes nothing, and can be asked again",
+    "/v1/tasks/{task}/pause": "makes nothing, and can be asked again",
+    "/v1/tasks/{task}/resume": "makes nothing, and can be asked again",
 }
 
 

@@ -18,7 +18,7 @@ from thresholds import THRESHOLDS
 
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"])
 _LINK = re.compile(r"\[([^\]]+)\]\([^)\s]*limits\.md#([a-z0-9-]+)\)")
-_ROW = re.compile(r"^\| `([a-z_.]+)` \|([^|]*)\|", re.M)
+_ROW = re.compile(r"^\| `([a-z0-9_.]+)` \|([^|]*)\|", re.M)
 
 
 @pytest.mark.proves("G4")

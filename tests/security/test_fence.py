@@ -272,7 +272,7 @@ async def test_a_fork_bomb_hurts_only_its_own_sandbox(fenced: Fenced) -> None:
             assert result.reason is Reason.DEADLINE
             start = time.monotonic()
             assert (await guest.exec(["echo", "alive"], timeout=10)).stdout == b"alive\n"
-            assert time.monotonic() - start < 5
+            assert time.monotonic() - start < 10
             left = await guest.exec(["sh", "-c", "ls -d /proc/[0-9]* | wc -l"], user="root")
             assert int(left.stdout) < 10
         assert (await bystander.exec(["echo", "unharmed"])).stdout == b"unharmed\n"

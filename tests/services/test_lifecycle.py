@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from paddock.domain.errors import Unavailable
 from paddock.domain.ids import new_id
 from paddock.domain.lifetime import Clockwork
 from paddock.domain.records import SandboxRecord
@@ -15,6 +16,7 @@ from paddock.domain.sandbox import SandboxState
 from paddock.ports.provider import Ref, SandboxSpec
 from paddock.services.making import INSTALLATION_LABEL, SANDBOX_LABEL
 from paddock.services.reconciler import Reconciler
+from paddock.services.verbs import is_lost
 from tests.control_plane import disposable, remove_all, running
 
 EVERY_DATABASE = True
@@ -223,3 +225,113 @@ async def until(plane, sandbox_id: str, expected: str) -> None:
     async with asyncio.timeout(20):
         while (await plane.admin.get(f"/v1/sandboxes/{sandbox_id}"))["state"] != expected:
             await asyncio.sleep(0.05)
+
+
+async def test_a_look_by_id_shows_when_work_was_last_seen(plane):
+    box = await make(plane)
+    before = await state(plane, box)
+    await asyncio.sleep(1.1)
+    await plane.admin.post(f"/v1/sandboxes/{box['id']}/exec", {"cmd": ["true"]})
+    await plane.rounds.reaper.look()
+    by_id, by_name = await state(plane, box), await plane.admin.get(f"/v1/sandboxes/{box['name']}")
+    assert by_id["active_at"] == by_name["active_at"] > before["active_at"]
+
+
+async def test_an_idle_stop_that_had_to_wait_looks_again(plane):
+    box = await make(plane, idle_timeout_s=1)
+    await asyncio.sleep(1.1)
+    changes = plane.services.inside._changes
+    async with changes.alone(box["id"]):  # as a snapshot does
+        looking = asyncio.create_task(look(plane))
+        await asyncio.sleep(0.5)
+        await plane.admin.post(f"/v1/sandboxes/{box['id']}/exec", {"cmd": ["true"]})
+    await looking
+    assert (await state(plane, box))["state"] == "running"
+
+
+@pytest.mark.proves("L6")
+async def test_a_deadline_with_work_that_is_nowhere_else_stops_instead_of_deleting(plane):
+    box = await make(plane, timeout_s=1, on_timeout="kill")
+    holds = plane.services.sandboxes.holds
+
+    async def hold(sandbox):
+        return "one changed file" if sandbox.id == box["id"] else ""
+
+    holds.append(hold)
+    try:
+        await asyncio.sleep(1.1)
+        await look(plane)
+        found = await state(plane, box)
+        assert (found["state"], found["reason"]) == ("stopped", "deadline")
+        assert "one changed file" in found["detail"]
+        await look(plane)
+        assert (await state(plane, box))["state"] == "stopped"
+    finally:
+        holds.remove(hold)
+
+
+async def test_a_provider_that_is_only_absent_loses_nothing(plane):
+    box = await make(plane)
+    providers = plane.services.sandboxes._providers
+    opened, providers._opened = providers._opened, {}
+    providers._absent = {box["provider"]: "its engine is not up yet"}
+    try:
+        answer = await plane.admin.post(f"/v1/sandboxes/{box['id']}/stop")
+        assert (answer.status, answer.body["error"]["code"]) == (503, "provider_unavailable"), (
+            answer.body
+        )
+        assert "not up yet" in answer.body["error"]["message"]
+    finally:
+        providers._opened, providers._absent = opened, {}
+    assert (await state(plane, box))["state"] == "running"
+
+
+async def test_a_store_that_is_away_for_a_moment_ends_no_round(plane):
+    store, rounds = plane.services.store, plane.rounds
+    store._closed = True
+    try:
+        with pytest.raises(Unavailable):  # which the round's loop knows how to take
+            await rounds.reaper.look()
+        rounds.reconciler._every_s = 0.05
+        every = (rounds.reaper, rounds.reconciler, rounds.egress_log)
+        going = [asyncio.create_task(each.run()) for each in every]
+        await asyncio.sleep(0.2)
+        assert not any(task.done() for task in going)
+    finally:
+        store._closed = False
+    for task in going:
+        task.cancel()
+    await asyncio.gather(*going, return_exceptions=True)
+
+
+async def test_a_key_that_outlives_its_sandbox_is_a_conflict(plane):
+    headers = {"Idempotency-Key": new_id("key")}
+    made = await plane.admin.post("/v1/sandboxes", {"template": "plain"}, headers=headers)
+    await plane.admin.delete(f"/v1/sandboxes/{made['id']}")
+    await plane.services.store.write(lambda tx: tx.sandboxes.purge(10.0**12, 1000))
+    again = await plane.admin.post("/v1/sandboxes", {"template": "plain"}, headers=headers)
+    assert (again.status, again.error["code"]) == (409, "conflict"), again.body
+    assert "key" in again.error["remediation"]
+
+
+async def test_the_end_of_a_background_command_is_told_though_its_sandbox_was_renamed(plane):
+    box = await make(plane)
+    begun = {"cmd": ["sleep", "0.5"]}
+    command = await plane.admin.post(f"/v1/sandboxes/{box['name']}/commands", begun)
+    path = f"/v1/sandboxes/{box['id']}"
+    assert (await plane.admin.call("PATCH", path, {"name": f"{box['name']}-2"})).status == 200
+    ended = []
+    async with asyncio.timeout(20):
+        while not ended:
+            await asyncio.sleep(0.2)
+            events = (await plane.admin.get(f"/v1/events?subject={box['id']}&limit=500"))["items"]
+            ended = [each for each in events if each["kind"] == "command.ended"]
+    assert ended[0]["data"]["command"] == command["id"]
+
+
+async def test_what_a_verb_did_not_find_is_not_the_sandbox_itself(plane):
+    box = await make(plane)
+    record = await plane.services.store.read(lambda tx: tx.sandboxes.get("", box["id"]))
+    provider = plane.services.providers.get(record.provider)
+    assert not await is_lost(provider, record)
+    assert await is_lost(provider, replace(record, ref="gone"))

@@ -283,3 +283,25 @@ async def test_a_snapshot_that_a_crash_interrupted_is_noted_or_given_up(plane, b
     listed = await plane.admin.get(f"/v1/snapshots?sandbox={box['id']}")
     assert [item["name"] for item in listed["items"]] == ["was-taken"]
     assert (await plane.admin.delete("/v1/snapshots/was-taken")).status == 204
+
+
+@pytest.mark.proves("K10")
+async def test_what_is_set_while_it_is_paused_holds_when_it_goes_on(plane, box):
+    path = f"/v1/sandboxes/{box['id']}"
+    assert (await plane.admin.post(f"{path}/pause")).status == 200
+    assert (await plane.admin.call("PUT", f"{path}/env", {"env": {"LATE": "yes"}})).status == 200
+    assert (await plane.admin.post(f"{path}/resume")).status == 200
+    said = await plane.admin.post(f"{path}/exec", {"cmd": ["sh", "-c", "echo $LATE"]})
+    assert said["stdout"] == "yes\n"
+
+
+async def test_a_time_that_was_set_outlives_a_pause_and_is_refused_while_nothing_runs(plane, box):
+    path = f"/v1/sandboxes/{box['id']}"
+    ends = (await plane.admin.call("PATCH", path, {"timeout_s": 600}))["expires_at"]
+    await plane.admin.post(f"{path}/pause")
+    await plane.admin.post(f"{path}/resume")
+    assert (await plane.admin.get(path))["expires_at"] == ends
+    await plane.admin.post(f"{path}/stop")
+    refused = await plane.admin.call("PATCH", path, {"timeout_s": 600})
+    assert refused.status == 409
+    assert "lifetime.timeout_s" in refused.body["error"]["remediation"]

@@ -12,6 +12,7 @@ from paddock.domain.errors import Broken, Forbidden, InvalidRequest, NotFound, U
 from paddock.domain.secret import TEAM_SCOPE, AccessPolicy, Use
 from paddock.domain.team import Team
 from paddock.ports.clock import SystemClock
+from paddock.services.prompt_secrets import PromptSecrets
 from paddock.services.secrets import Secrets, SecretWish
 from paddock.services.system import system
 
@@ -121,6 +122,27 @@ class _Breaking:
             raise Unavailable("the database is gone")
         self._left -= 1
         return await self._store.write(work)
+
+
+@pytest.mark.proves("T17", "K9")
+async def test_no_secret_of_the_team_is_a_variable_and_who_tries_is_on_record(store, secrets):
+    kept = {"app-own-value-of-it": ("A", "web"), "hidden-value-of-the-team": ("A", "")}
+    kept |= {"key-of-no-variable": ("deploy-key", ""), "value-of-another-app": ("B", "other")}
+    for value, (name, app) in kept.items():
+        await secrets.put(WHO, name, SecretWish(value), app)
+    await secrets.put(WHO, "OPEN", SecretWish("everybody-may-read", sensitive=False))
+    await secrets.put(system(OTHER, "test"), "C", SecretWish("value-of-other-team"))
+    check = PromptSecrets(store, SystemClock(), secrets).check
+    await check(WHO, {"OPEN": "everybody-may-read", "C": "value-of-other-team"})
+    for value in kept:
+        with pytest.raises(InvalidRequest, match="holds the value of a secret"):
+            await check(WHO, {"guess": f"it is {value}!"})
+    with pytest.raises(InvalidRequest, match="is called like a secret"):
+        await check(WHO, {"B": "x"})
+    listed = await store.read(lambda tx: tx.audit.after(0, 100, team_id=TEAM))
+    refused = [each for each in listed if each.action == "task.refuse"]
+    assert [each.actor for each in refused] == [WHO.actor] * (len(kept) + 1)
+    assert not any(value in str(each.detail) for value in kept for each in refused)
 
 
 async def test_what_another_process_seals_during_a_rotation_stays_readable(

@@ -7,12 +7,12 @@ import pytest
 
 from paddock.domain import errors
 from paddock.ports.provider import Provider
-from paddock.testing.broken import DEFECTS, Defect, fencing, sleeping
+from paddock.testing.broken import DEFECTS, Defect, agents, fencing, sleeping, volumes
 from paddock.testing.conformance import CHECKS, run_conformance
 from paddock.testing.conformance.catalogue import named
 from tests.conftest import Need
 
-NEED_ROOT = (*fencing.DEFECTS, *sleeping.DEFECTS)
+NEED_ROOT = (*fencing.DEFECTS, *sleeping.DEFECTS, *volumes.DEFECTS, *agents.DEFECTS)
 PAIRS = [(defect, name) for defect in DEFECTS for name in defect.fails]
 # A check that trips over itself has found nothing.
 FINDINGS = ("Nonconformity", *(leaf.__name__ for leaf in errors.leaves()))

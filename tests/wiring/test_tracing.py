@@ -17,7 +17,7 @@ from paddock.domain.tracing import within
 from paddock.guest_client import Guest
 from paddock.settings import Settings, TelemetryConfig
 from tests.control_plane import disposable
-from tests.wiring_server import _free_port
+from tests.wiring_server import free_port
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TRACEPARENT = f"00-{TRACE}-{PARENT}-01"
@@ -142,7 +142,7 @@ async def test_the_guest_is_told_which_trace_it_is_part_of(tmp_path):
 
 async def test_a_collector_that_is_not_there_disturbs_nobody():
     started = time.monotonic()
-    async with disposable(settings=sending(f"http://127.0.0.1:{_free_port()}")) as plane:
+    async with disposable(settings=sending(f"http://127.0.0.1:{free_port()}")) as plane:
         answers = [await plane.admin.get("/v1/me") for _ in range(20)]
         assert {answer.status for answer in answers} == {200}
         await asyncio.sleep(1.5)

@@ -4,12 +4,20 @@ import asyncio
 import stat
 import subprocess
 import sys
+import time
 
 import pytest
 
 from tests.wiring_server import server
 
 EVERY_DATABASE = True
+_FILL = """
+import os
+for directory in range(300):
+    os.makedirs(f"/home/user/cache/{directory}")
+    for number in range(1000):
+        os.mknod(f"/home/user/cache/{directory}/{number}")
+"""
 
 
 @pytest.mark.proves("U3")
@@ -72,3 +80,36 @@ async def test_a_port_that_is_taken_is_said_plainly():
         assert done.returncode != 0
         assert b"Traceback" not in said, said.decode()
         assert b"fix:" in said
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(500)
+@pytest.mark.proves("U3", "N1")
+async def test_it_stops_in_time_however_much_a_snapshot_has_to_leave_out():
+    async with server() as made:
+        rules = {"snapshot_ignore": ["/home/user/cache"]}
+        changed = await made.admin.call("PATCH", "/v1/templates/base", rules)
+        assert changed.status == 200, changed.body
+        box = await made.admin.post("/v1/sandboxes", {"resources": {"disk_mib": 3000}})
+        assert box.status == 201, box.body
+        path = f"/v1/sandboxes/{box['id']}"
+        begun = await made.admin.post(f"{path}/commands", {"cmd": ["python3", "-c", _FILL]})
+        filled = {"exit_code": None}
+        async with asyncio.timeout(300):
+            while filled["exit_code"] is None:
+                await asyncio.sleep(1)
+                filled = await made.admin.get(f"{path}/commands/{begun['id']}")
+        assert filled["exit_code"] == 0
+        taking = asyncio.create_task(made.admin.post(f"{path}/snapshots", {"name": "large"}))
+        await asyncio.sleep(0.5)
+        assert not taking.done(), "or this shows nothing: let there be more files"
+        before = time.monotonic()
+        assert await made.stop() == 0
+        took = time.monotonic() - before
+        await asyncio.gather(taking, return_exceptions=True)
+        assert took < 10, f"it took {took:.1f} s"
+        assert "Traceback" not in made.log(), made.log()[-3000:]
+        await made.start()
+        listed = await made.admin.get("/v1/snapshots")
+        assert listed["items"] == [], "what was half taken is not there"
+        assert list((made.data / "pool" / "snapshots").iterdir()) == []

@@ -4,9 +4,10 @@ A guard rail for agents and people who mean well. What a program that is allowed
 business: the sandbox is the fence.
 """
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -17,6 +18,8 @@ from paddock.domain.errors import InvalidRequest
 MOST_RULES = 200
 LONGEST_RULE = 512
 ANY_WORDS = "**"
+_LITERAL = re.compile(r"\[[*?[]\]")
+"""A sign that stands for itself."""
 _USUAL_PLACES = frozenset("/bin /sbin /usr/bin /usr/sbin /usr/local/bin /usr/local/sbin".split())
 
 
@@ -84,6 +87,20 @@ class CommandPolicy:
                 f"a policy has {len(names)} rules, {len(set(names))} names",
                 remediation=f"at most {MOST_RULES} rules, each with a name of its own",
             )
+
+
+def exactly(name: str, argv: Sequence[str]) -> Rule:
+    """Allows this command, word for word: nothing in it stands for anything else."""
+    literal = ("".join(f"[{each}]" if each in "*?[" else each for each in word) for word in argv)
+    return Rule(name, Verdict.ALLOW, shlex.join(literal))
+
+
+def with_exception(policy: CommandPolicy, rule: Rule, to: str) -> CommandPolicy:
+    """One rule more, right before the one that it is an exception to: what comes earlier still
+    decides. At the end where it is the default that it makes an exception to."""
+    names = [each.name for each in policy.rules]
+    place = names.index(to) if to in names else len(names)
+    return replace(policy, rules=(*policy.rules[:place], rule, *policy.rules[place:]))
 
 
 def policy_of(kept: object) -> CommandPolicy:
@@ -160,7 +177,7 @@ def _may_allow(rule: Rule, step: Step) -> bool:
     """What cannot be told is allowed only by who named the program."""
     if step.turned:
         return False
-    named = not set(_pattern(rule.command)[0]) & set("*?[")
+    named = not set(_LITERAL.sub("", _pattern(rule.command)[0])) & set("*?[")
     return named or not step.unknown
 
 

@@ -5,13 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from paddock.domain.command_policy import CommandPolicy
-from paddock.domain.egress import CLOSED, EgressPolicy
+from paddock.domain.egress import EgressWish
 from paddock.domain.errors import Conflict, InvalidRequest, NotFound
 from paddock.domain.event import Event, EventKind
 from paddock.domain.ignoring import Ignoring
 from paddock.domain.lifetime import Clockwork, Lifetime
+from paddock.domain.quarantine import Quarantine
 from paddock.domain.reason import Reason
 from paddock.domain.sandbox import Resources, SandboxState, transition
+from paddock.domain.volume import VolumeMount
 from paddock.domain.work import Work
 
 SANDBOX_PREFIX = "sbx"
@@ -46,7 +48,8 @@ class SandboxRecord:
     identity: str = ""
     """Of the work that it is for; the team's sandboxes that share one are a group."""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    egress: EgressPolicy = CLOSED
+    egress: EgressWish = field(default_factory=EgressWish)
+    """Its own, beside those of its preset, its template and its app."""
     ports: tuple[int, ...] = ()
     public_ports: frozenset[int] = frozenset()
     """Whose previews need no link."""
@@ -63,6 +66,14 @@ class SandboxRecord:
     owner: str = ""
     """Whose it is outside of Paddock: a user of who uses the API. Never changed."""
     work: Work | None = None
+    volumes: tuple[VolumeMount, ...] = ()
+    task: str = ""
+    """That it was last made or taken for, as Paddock knows it: who pays for models. Labels are
+    what people say."""
+    quarantine: Quarantine | None = None
+    """It was set aside: nobody but an admin goes in."""
+    holders: tuple[str, ...] = ()
+    """Tokens that were given what opens its guest, which does not say who has it."""
     version: int = 0
 
     @property
@@ -95,6 +106,8 @@ class SnapshotRecord:
     ports: tuple[int, ...] = ()
     command_policy: CommandPolicy | None = None
     """Goes along: a copy is not a way around it."""
+    egress: EgressWish = field(default_factory=EgressWish)
+    """The same."""
     size_bytes: int | None = None
     automatic: bool = False
     """Taken by Paddock before something destructive; these are the ones retention removes."""
@@ -106,6 +119,8 @@ class SnapshotRecord:
     ignoring: Ignoring = field(default_factory=Ignoring)
     replacing: str = ""
     """While it is being taken: the name that it takes over from another of the same sandbox."""
+    replacing_any: bool = False
+    """Or of whichever sandbox."""
 
 
 def taken(snapshot: SnapshotRecord | None, name: str) -> SnapshotRecord:
@@ -173,11 +188,11 @@ def moved(
     clock, started_at = sandbox.clock, sandbox.started_at
     if target is SandboxState.RUNNING:
         timeout = sandbox.lifetime.timeout_s
+        ends = [] if timeout is None else [now + timeout]
+        if sandbox.state is SandboxState.PAUSED and (clock.expires_at or 0) > now:
+            ends.append(clock.expires_at or 0)  # which was set for it while it ran or slept
         clock = replace(
-            clock,
-            active_at=now,
-            stopped_at=None,
-            expires_at=None if timeout is None else now + timeout,
+            clock, active_at=now, stopped_at=None, expires_at=max(ends) if ends else None
         )
         started_at = now
     elif target is SandboxState.STOPPED:
@@ -191,6 +206,16 @@ def moved(
         started_at=started_at,
         changed_at=now,
     )
+
+
+def alive(sandbox: SandboxRecord) -> SandboxRecord:
+    """It, unless it is gone or about to be: then Conflict."""
+    if sandbox.is_gone:
+        raise Conflict(
+            f"sandbox {sandbox.name} was deleted",
+            remediation="create another, or restore one of its snapshots",
+        )
+    return sandbox
 
 
 def app_in(record: SandboxRecord | SnapshotRecord) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Configuration of a team and of its apps: what of it may be read again, and where it may go."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -11,6 +12,7 @@ TEAM_SCOPE = "team"
 """It belongs to the whole team; what belongs to one app has a scope of its own."""
 _APP_SCOPE = "app:"
 LARGEST = 64 << 10
+_MOST_LABELS, _LONGEST_LABEL, _LONGEST_NOTE, _LARGEST_LABELS = 32, 128, 1024, 8192
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,255}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -81,6 +83,8 @@ class Secret:
     sealed: str = field(repr=False)
     created_at: float
     changed_at: float
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """What the team notes about it; everybody who may list it reads them."""
 
 
 def associated(team_id: str, scope: str, name: str, version: int) -> bytes:
@@ -95,6 +99,21 @@ def check_secret_name(name: str) -> str:
         f"the name {name[:80]!r} is not usable",
         remediation="begin with a letter or '_'; then letters, digits, '_', '.', '-'; at most 256",
     )
+
+
+def check_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
+    sizes = [(len(key.encode()), len(value.encode())) for key, value in labels.items()]
+    if (
+        len(sizes) > _MOST_LABELS
+        or any(not 0 < key <= _LONGEST_LABEL or value > _LONGEST_NOTE for key, value in sizes)
+        or sum(map(sum, sizes)) > _LARGEST_LABELS
+    ):
+        raise InvalidRequest(
+            f"these {len(sizes)} labels are too many or too long",
+            remediation=f"at most {_MOST_LABELS}, keys of 1 to {_LONGEST_LABEL} bytes, values of "
+            f"at most {_LONGEST_NOTE}, {_LARGEST_LABELS} in all",
+        )
+    return labels
 
 
 def check_use(secret: Secret, use: Use) -> None:

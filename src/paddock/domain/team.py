@@ -28,6 +28,9 @@ class Scope(StrEnum):
     SANDBOXES_READ = "sandboxes:read"
     SANDBOXES_WRITE = "sandboxes:write"
     """Also what is inside: commands, files, terminals, private previews."""
+    TASKS_READ = "tasks:read"
+    TASKS_WRITE = "tasks:write"
+    """Also what is said to agents. A task acts in sandboxes as who made it may."""
     TEMPLATES_READ = "templates:read"
     TEMPLATES_WRITE = "templates:write"
     SNAPSHOTS_READ = "snapshots:read"
@@ -37,6 +40,9 @@ class Scope(StrEnum):
     SECRETS_WRITE = "secrets:write"
     POLICIES_WRITE = "policies:write"
     """Which commands may be run. To read them it takes what reads sandboxes or templates."""
+    APPROVALS_READ = "approvals:read"
+    APPROVALS_ANSWER = "approvals:answer"
+    """Nothing that works in a sandbox should have it."""
     EVENTS_READ = "events:read"
     EVENTS_WRITE = "events:write"
     """To tell of what happens in a sandbox."""
@@ -55,9 +61,11 @@ class Scope(StrEnum):
 _READ = frozenset(
     {
         Scope.SANDBOXES_READ,
+        Scope.TASKS_READ,
         Scope.TEMPLATES_READ,
         Scope.SNAPSHOTS_READ,
         Scope.SECRETS_READ,
+        Scope.APPROVALS_READ,
         Scope.EVENTS_READ,
         Scope.SETTINGS_READ,
         Scope.TOKENS_OWN,
@@ -65,9 +73,11 @@ _READ = frozenset(
 )
 _WORK = _READ | {
     Scope.SANDBOXES_WRITE,
+    Scope.TASKS_WRITE,
     Scope.TEMPLATES_WRITE,
     Scope.SNAPSHOTS_WRITE,
     Scope.SECRETS_WRITE,
+    Scope.APPROVALS_ANSWER,
     Scope.EVENTS_WRITE,
 }
 OPERATOR_SCOPES = frozenset({Scope.SETTINGS_WRITE, Scope.TEAMS_MANAGE})

@@ -29,6 +29,7 @@ _SUPERVISOR = (
     *("PutProcess", "StartProcess", "StopProcess", "RestartProcess", "RemoveProcess"),
     *("GetProcess", "ListProcesses", "ProcessLogs"),
 )
+_DESK = ("OpenDesk", "TakeCalls", "AnswerCall", "CloseDesk")
 _HOST = ("ListPorts", "Usage", "Shutdown", "LetGo")
 _SERVICES = {
     "/process.Process/": "envd_process",
@@ -39,6 +40,7 @@ _SERVICES = {
     "/paddock.Guest/Exec": "execute",
     "/paddock.Guest/Unpack": "unpack",
     **{f"/paddock.Guest/{method}": "supervisor" for method in _SUPERVISOR},
+    **{f"/paddock.Guest/{method}": "desk" for method in _DESK},
     **{f"/paddock.Guest/{method}": "host" for method in _HOST},
     "/metrics": "host",
     "/paddock.Guest/": "run_service",

@@ -127,7 +127,7 @@ class ProcessService:
         number = _SIGNALS.get(message.get("signal", ""))
         if number is None:
             raise invalid("signal must be SIGNAL_SIGKILL, SIGNAL_SIGTERM or another of its kind")
-        self._find_running(message).process.send_signal(number)
+        await self._find_running(message).process.signal(number)
         return {}
 
     async def update(self, call: Call, message: Message) -> Message:

@@ -19,7 +19,8 @@ _SAMPLE = 0.05
 
 
 async def list_ports(call: Call, message: Message) -> Message:
-    return {"ports": ports.listening()}
+    own = {desk.port for desk in call.state.desks.values()}
+    return {"ports": [each for each in ports.listening() if each["port"] not in own]}
 
 
 async def usage(call: Call, message: Message) -> Message:

@@ -87,17 +87,23 @@ class Inlet:
 
     async def write(self, data: bytes) -> None:
         """Returns when the program's pipe has taken it all; OSError when it has stopped reading."""
+        await self.put(data)
+
+    def put(self, data: bytes) -> asyncio.Future[None]:
+        """Begins to write; what comes of it is as of `write`. Also what nobody waits for any more
+        is written, in its order."""
         if not self.is_open:
             raise BrokenPipeError
-        rest = memoryview(data)
+        rest, done = memoryview(data), self._loop.create_future()
         if not self._pending:
             rest = self._write_now(rest)
-        if rest:
-            done = self._loop.create_future()
-            self._pending.append((rest, done))
-            if len(self._pending) == 1:
-                self._loop.add_writer(self._fd, self._flush)
-            await done
+        if not rest:
+            done.set_result(None)
+            return done
+        self._pending.append((rest, done))
+        if len(self._pending) == 1:
+            self._loop.add_writer(self._fd, self._flush)
+        return done
 
     def close(self) -> None:
         """The program reads end-of-file after what was written before."""

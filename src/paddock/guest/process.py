@@ -77,6 +77,7 @@ class Process:
         self._exited = asyncio.Event()
         self._reason: str | None = None
         self._signals: set[int] = set()
+        self._holds = 0
         self._ending: asyncio.Task[None] | None = None
         self._terminal = spawned.terminal
         self.stdin = _open_inlet(spawned)
@@ -99,11 +100,26 @@ class Process:
         for outlet in self.outlets.values():
             outlet.resume()
 
-    def send_signal(self, number: int) -> None:
-        """To the program and what shares its process group; SIGKILL ends the whole tree."""
+    async def signal(self, number: int) -> None:
+        """To the program and what shares its process group; SIGKILL, SIGSTOP and SIGCONT are for
+        the whole tree. Of two that want it to stand still and to go on, the last one counts."""
         if number == signal.SIGKILL:
             self.kill("cancelled")
-            return
+        elif number in (signal.SIGSTOP, signal.SIGCONT):
+            self._signals.add(number)
+            self._holds = count = self._holds + 1
+            tree = Tree(self.pid, self._state.children)
+            try:
+                if number == signal.SIGCONT:
+                    tree.let_go()
+                else:
+                    await tree.hold(lambda: self._holds == count and self.is_running)
+            finally:
+                tree.close()
+        else:
+            self._send_signal(number)
+
+    def _send_signal(self, number: int) -> None:
         self._signals.add(number)
         try:
             os.killpg(self.pid, number)
@@ -137,7 +153,7 @@ class Process:
         tree = Tree(self.pid, self._state.children)
         try:
             if grace > 0 and self.is_running:
-                self.send_signal(signal.SIGTERM)
+                self._send_signal(signal.SIGTERM)
                 await self._wait_for_exit(tree, grace)
             await tree.kill()
         finally:

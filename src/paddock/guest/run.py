@@ -110,6 +110,10 @@ class Run:
         self.exit: Message | None = disk.read_json(f"{directory}/exit.json")
         self.changed = Change()
         self.forgotten = False
+        self.inputs = 0
+        """How many numbered inputs it has taken. It dies with the guest, as does the run."""
+        self.writing: dict[int, asyncio.Future[None]] = {}
+        """Numbered inputs that its pipe has not taken whole."""
         self._unwritten: dict[str, bytes] = {}
         self._kept = self._log_state()
 
@@ -128,6 +132,12 @@ class Run:
             self.logs[name].acknowledge(offset)
         self._keep_log_state()
         self._resume()
+
+    def note_written(self, seq: int, written: asyncio.Future[None]) -> None:
+        """Also that nobody waits for it any more is no fault of anybody's."""
+        self.writing.pop(seq, None)
+        if not written.cancelled() and written.exception() is None:
+            self.inputs = max(self.inputs, seq)
 
     def record_loss(self) -> None:
         """The guest that ran it died with it: it is over, and nobody knows how it ended."""

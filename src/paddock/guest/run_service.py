@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import re
@@ -123,19 +124,39 @@ class Runs:
         name = fields.text(message, "signal", "SIGTERM")
         if name not in _SIGNALS:
             raise invalid(f"signal {name!r} is none of {' '.join(_SIGNALS)}")
-        run.process.send_signal(_SIGNALS[name])
+        await run.process.signal(_SIGNALS[name])
         return {}
 
     async def send_input(self, call: Call, message: Message) -> Message:
+        """With `seq`, the same input sent again is taken once, and none out of its order. Who sends
+        it again while it is being written waits for the same end."""
         run = self._find_running(message)
+        seq = fields.number(message, "seq", 0)
+        if seq and seq <= run.inputs:
+            return {}
+        try:
+            await asyncio.shield(run.writing.get(seq) or self._write(run, seq, message))
+        except OSError as error:
+            raise GuestError("failed_precondition", f"it reads no more: {error}") from None
+        run.inputs = max(run.inputs, seq)
+        return {}
+
+    def _write(self, run: Run, seq: int, message: Message) -> asyncio.Future[None]:
+        """Begun before the first await, so that it is written in this order, whoever goes away."""
         stdin = run.process.stdin if run.process is not None else None
         if stdin is None or not stdin.is_open:
             raise GuestError("failed_precondition", f"run {run.terms.key} has no open input")
-        try:
-            await stdin.write(fields.binary(message, "data"))
-        except OSError as error:
-            raise GuestError("failed_precondition", f"it reads no more: {error}") from None
-        return {}
+        known = max((run.inputs, *run.writing))
+        if seq > known + 1:
+            raise GuestError(
+                "failed_precondition",
+                f"run {run.terms.key} was sent input {seq}, and has only {known} before it",
+            )
+        written = stdin.put(fields.binary(message, "data"))
+        if seq:
+            run.writing[seq] = written
+        written.add_done_callback(lambda done: run.note_written(seq, done))
+        return written
 
     async def close_input(self, call: Call, message: Message) -> Message:
         run = self._find_running(message)

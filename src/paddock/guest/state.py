@@ -20,6 +20,7 @@ from .tasks import Tasks, warn
 from .users import ROOT, Account, Accounts
 
 if TYPE_CHECKING:
+    from .desk import Desk
     from .process import Process
     from .run_service import Runs
     from .supervisor import Supervisor
@@ -43,6 +44,8 @@ class GuestState:
         self.streams = 0
         self.live: set[Process] = set()
         """Every program that was started here and has not ended."""
+        self.desks: dict[str, Desk] = {}
+        """Of runs whose programs may ask the control plane something."""
         self._runs: Runs | None = None
         self._supervisor: Supervisor | None = None
         self.last_activity = time.time()
@@ -90,6 +93,9 @@ class GuestState:
                 warn(f"the sandbox's id could not be written down: {error}")
             if self._runs is not None:
                 self._runs.forget_all()
+            for desk in self.desks.values():
+                desk.close()
+            self.desks.clear()
 
     def adopt(self, token: str, sandbox_id: str) -> None:
         """It may be another sandbox from now on, in which everything goes on nevertheless."""

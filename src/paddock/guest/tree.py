@@ -6,11 +6,14 @@ import asyncio
 import os
 import signal
 from dataclasses import dataclass
+from typing import Callable
 
 from .children import Children
 
 _MOST_PASSES = 200
 _GONE_AFTER = 10.0
+_STILL_AFTER = 5.0
+_STILL_LOOKS = 2
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,11 @@ class Proc:
     @property
     def is_dead(self) -> bool:
         return self.state in "ZX"
+
+    @property
+    def is_still(self) -> bool:
+        """Stopped, or deep in the kernel; what is stopped there stops before it does a thing."""
+        return self.state in "TtD"
 
 
 class Tree:
@@ -83,6 +91,39 @@ class Tree:
             if children and all(self._children.is_ours(p) or p in known for p in children):
                 return
         self.look()
+
+    def let_go(self) -> None:
+        """SIGCONT for every member, those too that come while it is given out."""
+        told: set[tuple[int, int]] = set()
+        for _ in range(_MOST_PASSES):
+            fresh = [p for p in self.look() if (p.pid, p.start) not in told]
+            if not fresh:
+                return
+            for proc in fresh:
+                send(proc.pid, signal.SIGCONT)
+                told.add((proc.pid, proc.start))
+
+    async def hold(self, is_wanted: Callable[[], bool]) -> None:
+        """SIGSTOP for every member, until all stand still or it is not wanted any more.
+
+        One that does not stand still yet may let go on another that does. So all are looked at
+        until nothing moved for two looks in a row: a single one may have seen each at another time.
+        Each is told at least once, those too that wait for a disk and would go on when it answers.
+        """
+        loop = asyncio.get_running_loop()
+        give_up, pause, still = loop.time() + _STILL_AFTER, 0.0005, 0
+        told: set[tuple[int, int]] = set()
+        while still < _STILL_LOOKS and is_wanted():
+            members = self.look()
+            moving = [p for p in members if not p.is_still or (p.pid, p.start) not in told]
+            for proc in moving:
+                send(proc.pid, signal.SIGSTOP)
+                told.add((proc.pid, proc.start))
+            still = 0 if moving else still + 1
+            if loop.time() >= give_up:
+                return
+            await asyncio.sleep(pause if moving else 0)
+            pause = min(pause * 2, 0.02)
 
     async def kill(self) -> None:
         """When this returns no member is left, whatever they did meanwhile.

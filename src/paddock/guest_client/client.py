@@ -7,6 +7,7 @@ from typing import Self
 from paddock.domain.guest import CommandResult, GuestAddress
 from paddock.guest_client import answers, commands, host
 from paddock.guest_client.commands import CommandEvent, Commands
+from paddock.guest_client.desks import Desks
 from paddock.guest_client.files import Files
 from paddock.guest_client.messages import Messages
 from paddock.guest_client.posix import PosixFiles
@@ -34,6 +35,7 @@ class Guest:
         self.runs = Runs(self._transport)
         self.messages = Messages(self._transport)
         self.processes = Processes(self._transport)
+        self.desks = Desks(self._transport)
 
     async def __aenter__(self) -> Self:
         await self._transport.__aenter__()

@@ -178,8 +178,12 @@ class Runs:
         """SIGTERM, and after the grace the whole tree is killed. Returns at once."""
         await self._call("SignalRun", {"key": key, "graceMs": round(grace * 1000)})
 
-    async def send_input(self, key: str, data: bytes) -> None:
-        await self._call("SendRunInput", {"key": key, "data": encode(data)})
+    async def send_input(self, key: str, data: bytes, *, seq: int = 0) -> None:
+        """Numbered from 1 on, what is sent again is taken once."""
+        message: Message = {"key": key, "data": encode(data)}
+        if seq:
+            message["seq"] = seq
+        await self._call("SendRunInput", message)
 
     async def close_input(self, key: str) -> None:
         await self._call("CloseRunInput", {"key": key})

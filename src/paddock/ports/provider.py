@@ -14,6 +14,8 @@ from paddock.domain.guest import GuestAddress
 from paddock.domain.reason import Reason
 from paddock.domain.sandbox import Resources, SandboxState
 from paddock.domain.snapshot import Snapshot, SnapshotRef
+from paddock.domain.volume import VolumeMount
+from paddock.ports.volumes import VolumeFiles
 
 
 class Isolation(StrEnum):
@@ -52,6 +54,8 @@ class Capabilities:
     egress: bool = False
     """Honours an EgressPolicy other than its default at creation."""
     live_egress: bool = False
+    allowlist: bool = False
+    """Honours the mode `allowlist` and its rules; with `live_egress` also changes of them."""
     any_image: bool = False
     late_ports: bool = False
     """endpoint() works for ports that were not declared at creation."""
@@ -63,6 +67,13 @@ class Capabilities:
     """snapshot() with `ignore`: what lies at those paths is not in the copy."""
     checkpoint: bool = False
     """snapshot() with memory: processes are written to disk too, and go on in another sandbox."""
+    volumes: bool = False
+    """create_volume() and what follows from it: directories that sandboxes share and that outlive
+    them."""
+    agents: bool = False
+    """Sandboxes see the directory of agents that the provider was opened with at
+    `domain.agent.AGENTS`: only to read and to execute, as it is at the moment, and as no part of
+    their disk."""
     max_lifetime_s: float | None = None
     max_ports: int | None = None
     max_labels: int | None = None
@@ -82,6 +93,8 @@ class SandboxSpec:
     runtime: str = ""
     hardened: bool | None = None
     """None leaves it to the template."""
+    volumes: tuple[VolumeMount, ...] = ()
+    """They have been made before. A directory that is missing at a path is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +213,8 @@ class Provider(Protocol):
 
         The same key gives the same sandbox, also after a restart and to concurrent callers; the
         same key with another spec is Conflict. An unknown template is NotFound, an impossible
-        limit InvalidRequest; both before anything is made. On any failure nothing remains.
+        limit InvalidRequest, an unknown volume NotFound; all before anything is made. On any
+        failure nothing remains.
         Of a snapshot with memory the processes go on where they were, with what they had; the
         spec's env is that of commands started later.
         """
@@ -302,6 +316,25 @@ class Provider(Protocol):
         """
         ...
 
+    async def create_volume(self, volume: str, size_mib: int | None) -> None:
+        """An empty directory that belongs to the user of sandboxes; one that is there is success.
+
+        Sandboxes whose spec names it see the same files at the same time. It is no part of their
+        disk: neither of a snapshot or a fork, which mounts it anew, nor of a limit. With a size
+        nothing is written beyond it; where that cannot be kept to (`disk_limit`), a size is
+        Unsupported.
+        """
+        ...
+
+    async def delete_volume(self, volume: str) -> None:
+        """With all that is in it, also while sandboxes mount it: they find an empty directory, and
+        start without it. Absent is success."""
+        ...
+
+    async def open_volume(self, volume: str) -> VolumeFiles:
+        """Its files, without a sandbox. NotFound when there is none."""
+        ...
+
     async def guest(self, ref: Ref) -> GuestAddress:
         """Where the guest answers. Conflict when the sandbox is not running."""
         ...
@@ -315,7 +348,10 @@ class Provider(Protocol):
         ...
 
     async def set_egress(self, ref: Ref, policy: EgressPolicy) -> None:
-        """The policy holds for whatever connects from now on; its processes go on."""
+        """The policy holds for whatever connects from now on; its processes go on.
+
+        Under an allowlist connections that the new one does not allow are closed as well.
+        """
         ...
 
     async def usage(self, ref: Ref) -> Usage:

@@ -21,9 +21,12 @@ from paddock.domain.records import SandboxRecord, SnapshotRecord
 from paddock.domain.repetition import KeptAnswer
 from paddock.domain.sandbox import SandboxState
 from paddock.domain.secret import Secret
+from paddock.domain.volume import VolumeRecord, VolumeState
 from paddock.ports import paging
+from paddock.ports.approvals import Approvals
 from paddock.ports.people import Links, People, Sessions, Teams, Tokens
 from paddock.ports.ssh_accesses import SshAccesses
+from paddock.ports.tasks import Messages, Outputs, Steps, Tasks
 
 T = TypeVar("T")
 Page = paging.Page
@@ -103,6 +106,30 @@ class Snapshots(Protocol):
 
     def unfinished(self, limit: int) -> Sequence[SnapshotRecord]:
         """Every team's that are being taken, or were when their process ended."""
+        ...
+
+
+class Volumes(Protocol):
+    """Volumes, newest first."""
+
+    def add(self, volume: VolumeRecord) -> None:
+        """Conflict when the team has one of that name."""
+        ...
+
+    def get(self, team_id: str, name_or_id: str) -> VolumeRecord | None:
+        """In any state. Of ANY_TEAM only by id."""
+        ...
+
+    def list(self, team_id: str, page: Page) -> Sequence[VolumeRecord]: ...
+
+    def set_state(self, volume_id: str, state: VolumeState) -> None:
+        """Absent is success."""
+        ...
+
+    def remove(self, volume_id: str) -> None: ...
+
+    def unfinished(self, limit: int) -> Sequence[VolumeRecord]:
+        """Every team's that are being made or deleted, or were when their process ended."""
         ...
 
 
@@ -224,6 +251,10 @@ class Secrets(Protocol):
 
     def list(self, team_id: str, scope: str, page: Page) -> Sequence[Secret]: ...
 
+    def sensitive(self, team_id: str) -> Sequence[Secret]:
+        """Of all scopes, those that are never shown."""
+        ...
+
     def put(self, secret: Secret) -> None:
         """Instead of the one of that name, if there is one."""
         ...
@@ -271,6 +302,8 @@ class Transaction(Protocol):
     @property
     def snapshots(self) -> Snapshots: ...
     @property
+    def volumes(self) -> Volumes: ...
+    @property
     def events(self) -> Events: ...
     @property
     def sources(self) -> Sources: ...
@@ -282,6 +315,16 @@ class Transaction(Protocol):
     def secrets(self) -> Secrets: ...
     @property
     def ssh(self) -> SshAccesses: ...
+    @property
+    def approvals(self) -> Approvals: ...
+    @property
+    def tasks(self) -> Tasks: ...
+    @property
+    def steps(self) -> Steps: ...
+    @property
+    def messages(self) -> Messages: ...
+    @property
+    def outputs(self) -> Outputs: ...
     @property
     def values(self) -> Values: ...
 

@@ -11,7 +11,7 @@ from paddock.domain.audit import AuditEntry
 from paddock.domain.errors import NotFound
 from paddock.domain.event import Event, EventKind
 from paddock.domain.ids import is_id
-from paddock.domain.records import SANDBOX_PREFIX, SandboxRecord, app_in, event_of
+from paddock.domain.records import SANDBOX_PREFIX, SandboxRecord, alive, app_in, event_of
 from paddock.domain.team import Principal
 from paddock.ports.clock import Clock
 from paddock.ports.store import ANY_TEAM, Page, SandboxFilter, Store, Transaction
@@ -19,6 +19,8 @@ from paddock.services.recall import Recall
 
 _PAGE = 500
 Step = Callable[[SandboxRecord], SandboxRecord]
+Detail = Mapping[str, object] | Callable[[SandboxRecord, SandboxRecord], Mapping[str, object]]
+"""What the audit log says; where it depends on it, of the record before and after."""
 
 
 @dataclass(slots=True)
@@ -60,6 +62,15 @@ class Changes:
         tracing.note(tracing.SANDBOX, found.id)
         return found
 
+    async def living(self, team_id: str, name_or_id: str) -> SandboxRecord:
+        """As find(), for who wants to change it: Conflict when it was deleted."""
+        return alive(await self.find(team_id, name_or_id))
+
+    def forget(self, *sandbox_ids: str) -> None:
+        """They were changed past us, and are read anew."""
+        for each in sandbox_ids:
+            self._recall.forget(each)
+
     async def each(self, wanted: SandboxFilter) -> AsyncIterator[SandboxRecord]:
         """Every team's sandboxes, page by page: for Paddock's own rounds."""
         after = ""
@@ -78,27 +89,39 @@ class Changes:
         principal: Principal,
         *,
         action: str = "",
-        detail: Mapping[str, object] | None = None,
+        detail: Detail | None = None,
     ) -> SandboxRecord:
         """The record after `step`, which must be pure: it may be called again."""
-
-        def work(tx: Transaction) -> SandboxRecord:
-            current = tx.sandboxes.get(ANY_TEAM, sandbox_id)
-            if current is None:
-                raise missing(sandbox_id)
-            changed = step(current)
-            if changed == current:
-                return current
-            stored = tx.sandboxes.replace(changed)
-            tx.events.append([_event(current, stored, principal.actor, self._clock.wall())])
-            if action:
-                tx.audit.append([self.entry(principal, stored, action, detail or {})])
-            return stored
-
         try:
-            return await self._store.write(work)
+            return await self._store.write(
+                lambda tx: self.write(tx, sandbox_id, step, principal, action=action, detail=detail)
+            )
         finally:
-            self._recall.forget(sandbox_id)
+            self.forget(sandbox_id)
+
+    def write(
+        self,
+        tx: Transaction,
+        sandbox_id: str,
+        step: Step,
+        principal: Principal,
+        *,
+        action: str = "",
+        detail: Detail | None = None,
+    ) -> SandboxRecord:
+        """The same together with something else; `forget` it afterwards."""
+        current = tx.sandboxes.get(ANY_TEAM, sandbox_id)
+        if current is None:
+            raise missing(sandbox_id)
+        changed = step(current)
+        if changed == current:
+            return current
+        stored = tx.sandboxes.replace(changed)
+        tx.events.append([_event(current, stored, principal.actor, self._clock.wall())])
+        if action:
+            told = detail(current, stored) if callable(detail) else detail or {}
+            tx.audit.append([self.entry(principal, stored, action, told)])
+        return stored
 
     def entry(
         self,

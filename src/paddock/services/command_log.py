@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 
 from paddock.domain.audit import AuditEntry
-from paddock.domain.errors import PaddockError
+from paddock.domain.errors import NotFound, PaddockError
 from paddock.domain.event import Event, EventKind
 from paddock.domain.ids import new_id
 from paddock.domain.records import SandboxRecord, app_in
@@ -16,8 +18,17 @@ from paddock.ports.store import Store, Transaction
 
 _log = logging.getLogger(__name__)
 _MOST_REMEMBERED = 10_000
+_TOGETHER_S = 0.02
+"""Ends that come within this time are written at once: each commit costs as much as a command."""
 _FIRST_LOOK_S = 1.0
 _LONGEST_LOOK_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    event: Event
+    key: str
+    """By which only one tells of it; empty where there is no other."""
 
 
 class CommandLog:
@@ -27,7 +38,9 @@ class CommandLog:
         self._store = store
         self._clock = clock
         self._told: set[str] = set()
-        self._writing: set[asyncio.Task[None]] = set()
+        self._ends: list[_End] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
         self._attending: set[asyncio.Task[None]] = set()
 
     async def began(
@@ -53,9 +66,16 @@ class CommandLog:
         await self._store.write(lambda tx: (tx.audit.append([entry]), tx.events.append([event])))
 
     def ended(
-        self, principal: Principal, sandbox: SandboxRecord, command_id: str, **how: object
+        self,
+        principal: Principal,
+        sandbox: SandboxRecord,
+        command_id: str,
+        how: Mapping[str, object],
+        *,
+        seen_by_all: bool = False,
     ) -> None:
-        """Whoever sees the end first tells of it; that may be long after, or after a restart."""
+        """Whoever sees the end first tells of it; that may be long after, or after a restart.
+        Unless all can see it, nobody else can tell."""
         if command_id in self._told:
             return
         if len(self._told) >= _MOST_REMEMBERED:
@@ -69,9 +89,9 @@ class CommandLog:
             {"command": command_id, **how, **app_in(sandbox)},
             principal.actor,
         )
-        task = asyncio.create_task(self._write(event, command_id), name=f"end of {command_id}")
-        self._writing.add(task)
-        task.add_done_callback(self._writing.discard)
+        self._ends.append(_End(event, f"end of {command_id}" if seen_by_all else ""))
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write_ends(), name="ends of commands")
 
     def attend(self, command_id: str, look: Callable[[], Awaitable[bool]]) -> None:
         """Look after a command that nobody may follow, from time to time, until its end is told."""
@@ -81,33 +101,42 @@ class CommandLog:
 
     async def _attend(self, command_id: str, look: Callable[[], Awaitable[bool]]) -> None:
         pause = _FIRST_LOOK_S
-        with suppress(PaddockError):  # it went with its sandbox, or was forgotten
-            while command_id not in self._told:
-                await self._clock.sleep(pause)
-                pause = min(2 * pause, _LONGEST_LOOK_S)
+        while command_id not in self._told:
+            await self._clock.sleep(pause)
+            pause = min(2 * pause, _LONGEST_LOOK_S)
+            try:
                 if command_id in self._told or await look():
                     return
+            except NotFound:  # it went with its sandbox, or was forgotten
+                return
+            except PaddockError:  # who is paused or out of reach may come back
+                pause = _LONGEST_LOOK_S
 
     async def aclose(self) -> None:
         for task in self._attending:
             task.cancel()
-        await asyncio.gather(*self._attending, *self._writing, return_exceptions=True)
+        self._hurry.set()
+        await asyncio.gather(*self._attending, return_exceptions=True)
+        if self._writing is not None:
+            await self._writing
 
-    async def _write(self, event: Event, command_id: str) -> None:
-        mine = new_id("evt")
+    async def _write_ends(self) -> None:
+        while self._ends:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_TOGETHER_S):
+                    await self._hurry.wait()
+            ends, self._ends = self._ends, []
+            try:
+                await self._store.write(partial(_tell, ends))
+            except PaddockError as error:
+                _log.warning("ends not told", extra={"count": len(ends), "error": error.message})
 
-        def once(tx: Transaction) -> None:
-            claimed = tx.keys.claim(
-                event.team_id,
-                f"end of {command_id}",
-                fingerprint="",
-                object_id=mine,
-                now=event.at,
-            )
-            if claimed == mine:
-                tx.events.append([event])
 
-        try:
-            await self._store.write(once)
-        except PaddockError as error:
-            _log.warning("end not told", extra={"id": command_id, "error": error.message})
+def _tell(ends: Sequence[_End], tx: Transaction) -> None:
+    tx.events.append([end.event for end in ends if not end.key or _is_first(end, tx)])
+
+
+def _is_first(end: _End, tx: Transaction) -> bool:
+    mine, event = new_id("evt"), end.event
+    claimed = tx.keys.claim(event.team_id, end.key, fingerprint="", object_id=mine, now=event.at)
+    return claimed == mine

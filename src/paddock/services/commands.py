@@ -20,7 +20,7 @@ from paddock.services.inside import Entered, Inside
 from paddock.services.policies import Policies
 
 COMMAND_PREFIX = "cmd"
-NOT_STARTED = "not_started"
+_NOT_STARTED = {"reason": "not_started"}
 """How a command ended that the guest refused: there is no such program, user or directory."""
 _REFUSED = (InvalidRequest, Unauthenticated)
 DEFAULT_TIMEOUT_S = 60.0
@@ -96,7 +96,7 @@ class Commands:
         assert timeout is not None
         command_id = new_id(COMMAND_PREFIX)
         async with self._inside.enter(principal, name, "command") as entered:
-            await self._policies.check(principal, entered.sandbox, command.argv, command.env)
+            await self._check(principal, entered, command)
             began = self._clock.now()
             note = self._note(principal, entered, command, command_id)
             noted = asyncio.create_task(note)
@@ -112,13 +112,13 @@ class Commands:
                 )
             except _REFUSED:
                 await noted
-                self.log.ended(principal, entered.sandbox, command_id, reason=NOT_STARTED)
+                self.log.ended(principal, entered.sandbox, command_id, _NOT_STARTED)
                 raise
             finally:
                 await noted
-            how = {"exit_code": result.exit_code, "reason": result.reason}
             seconds = round(self._clock.now() - began, 3)
-            self.log.ended(principal, entered.sandbox, command_id, **how, seconds=seconds)
+            how = {"exit_code": result.exit_code, "reason": result.reason, "seconds": seconds}
+            self.log.ended(principal, entered.sandbox, command_id, how)
             return result
 
     async def run_once(
@@ -139,7 +139,7 @@ class Commands:
         """Its id, and the command as it has begun. It goes on whoever goes away."""
         timeout = _checked(command, None, MAX_BACKGROUND_S)
         async with self._inside.enter(principal, name, "command") as entered:
-            await self._policies.check(principal, entered.sandbox, command.argv, command.env)
+            await self._check(principal, entered, command)
             command_id = await self._named(principal, entered, command, background)
             note = self._note(principal, entered, command, command_id, action="command.start")
             noted = asyncio.create_task(note)
@@ -160,12 +160,18 @@ class Commands:
             except _REFUSED:
                 await noted
                 if not background.key:  # with a key, the same command may run already
-                    self.log.ended(principal, entered.sandbox, command_id, reason=NOT_STARTED)
+                    self.log.ended(principal, entered.sandbox, command_id, _NOT_STARTED)
                 raise
             finally:
                 await noted
-            self.log.attend(command_id, partial(self._has_ended, principal, name, command_id))
+            here = entered.sandbox.id  # its name may change
+            self.log.attend(command_id, partial(self._has_ended, principal, here, command_id))
             return command_id, run
+
+    async def _check(self, principal: Principal, entered: Entered, command: Command) -> None:
+        """By the policies that apply; it may take as long as somebody takes to approve."""
+        where = {"cwd": command.cwd, "user": command.user}
+        await self._policies.check(principal, entered.sandbox, command.argv, command.env, **where)
 
     async def _has_ended(self, principal: Principal, name: str, command_id: str) -> bool:
         return (await self.get(principal, name, command_id)).exit is not None
@@ -287,9 +293,9 @@ class Commands:
         self, principal: Principal, entered: Entered, command_id: str, ended: RunExit | None
     ) -> None:
         if ended is not None:
-            how = {"exit_code": ended.exit_code, "reason": ended.reason}
             seconds = round(ended.ended_at - ended.started_at, 3)
-            self.log.ended(principal, entered.sandbox, command_id, **how, seconds=seconds)
+            how = {"exit_code": ended.exit_code, "reason": ended.reason, "seconds": seconds}
+            self.log.ended(principal, entered.sandbox, command_id, how, seen_by_all=True)
 
 
 async def collected(pieces: AsyncIterator[Piece | RunExit], max_output: int) -> CommandResult:

@@ -81,8 +81,22 @@ async def _looking(disk: OpenDisk) -> AsyncIterator[TransferGuest]:
 def check_runs(sandbox: SandboxRecord) -> None:
     if sandbox.state is SandboxState.RUNNING:
         return
+    if sandbox.quarantine is not None:
+        raise set_aside(sandbox)
     why = f" ({sandbox.reason})" if sandbox.reason else ""
     raise Conflict(
         f"sandbox {sandbox.name} is {sandbox.state}{why}, so nothing can be done inside it",
         remediation=_HOW_TO_RUN.get(sandbox.state, "create another").replace("NAME", sandbox.name),
+    )
+
+
+def set_aside(sandbox: SandboxRecord) -> Conflict:
+    """For who may go in, and finds that it stands still."""
+    assert sandbox.quarantine is not None
+    by, why, name = sandbox.quarantine.by, sandbox.quarantine.why, sandbox.name
+    return Conflict(
+        f"sandbox {name} was set aside by {by}: {why}; it is {sandbox.state}, so nothing can be "
+        "done inside it",
+        remediation=f"`paddock quarantine show {name}` says what was found, and `paddock "
+        f"quarantine clear {name}` opens it; to look inside first, wake it yourself",
     )

@@ -8,6 +8,8 @@ from paddock.domain.errors import PaddockError
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
 from paddock.services.keeping import AutomaticSnapshots
+from paddock.services.task_cleaning import TaskCleaning
+from paddock.services.volumes import Volumes
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 1000
@@ -25,6 +27,11 @@ class Retention:
     """A request repeated later than this is a new one."""
     sign_ins_s: float = 30 * _DAY
     """Links and sessions, after they expired."""
+    approvals_s: float = 30 * _DAY
+    """After they were asked for."""
+    tasks_s: float = 90 * _DAY
+    """After they ended, with their messages and what their agents wrote. One stays for as long as
+    its sandbox has what it made and nobody has taken that out."""
     ssh_s: float = 7 * _DAY
     """Who asks why they are not let in is told for so long that their access has expired."""
 
@@ -37,13 +44,17 @@ class Housekeeping:
         store: Store,
         clock: Clock,
         automatic: AutomaticSnapshots,
-        retention: Retention | None = None,
         *,
+        volumes: Volumes,
+        cleaning: TaskCleaning,
+        retention: Retention | None = None,
         every_s: float = 3600.0,
     ) -> None:
         self._store = store
         self._clock = clock
         self._automatic = automatic
+        self._volumes = volumes
+        self._cleaning = cleaning
         self.retention = retention or Retention()
         """May be changed at any time."""
         self._every_s = every_s
@@ -64,8 +75,11 @@ class Housekeeping:
         await self._all(lambda tx: tx.links.prune(now - kept.sign_ins_s, _AT_ONCE))
         await self._all(lambda tx: tx.sessions.prune(now - kept.sign_ins_s, _AT_ONCE))
         await self._all(lambda tx: tx.ssh.prune(now - kept.ssh_s, _AT_ONCE))
+        await self._all(lambda tx: tx.approvals.prune(now - kept.approvals_s, _AT_ONCE))
+        await self._cleaning.forget_old(now - kept.tasks_s)
         await self._all(lambda tx: tx.sandboxes.purge(now - kept.deleted_sandboxes_s, _AT_ONCE))
         await self._automatic.look()
+        await self._volumes.settle()
 
     async def _all(self, some: Callable[[Transaction], int]) -> None:
         """In small transactions, so that nobody waits long for the writer."""

@@ -13,12 +13,13 @@ from paddock.domain.errors import (
     Unavailable,
     Unsupported,
 )
+from paddock.domain.quarantine import check_open
 from paddock.domain.records import SandboxRecord
 from paddock.domain.sandbox import SandboxState
 from paddock.domain.team import Principal, Scope
 from paddock.services.activity import Activity
 from paddock.services.changes import Changes
-from paddock.services.guests import Guests, check_runs
+from paddock.services.guests import Guests, check_runs, set_aside
 from paddock.services.sandboxes import Sandboxes
 from paddock.services.transfers import TransferGuest
 
@@ -70,6 +71,7 @@ class Inside:
         """
         principal.require(scope)
         sandbox = await self._changes.find(principal.team_id, name)
+        check_open(sandbox.quarantine, sandbox.name, principal)
         woken = wake and sandbox.state in _ASLEEP
         if woken:
             sandbox = await self._wake(principal, sandbox)
@@ -100,6 +102,7 @@ class Inside:
         """
         principal.require(Scope.SANDBOXES_WRITE)
         sandbox = await self._changes.find(principal.team_id, name)
+        check_open(sandbox.quarantine, sandbox.name, principal)
         if sandbox.state not in _ASLEEP:
             async with self.enter(principal, sandbox.id, what) as entered:
                 yield entered
@@ -128,6 +131,8 @@ class Inside:
 
 
 def _unseen(sandbox: SandboxRecord, error: PaddockError) -> Conflict:
+    if sandbox.quarantine is not None:
+        return set_aside(sandbox)
     return Conflict(
         f"sandbox {sandbox.name} is {sandbox.state}, and its files cannot be read meanwhile: "
         f"{error.message}",

@@ -1,8 +1,9 @@
 """Taking events in from agents and programs: stored first, acknowledged then, each of them once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from paddock.domain.broker.masking import masked
 from paddock.domain.errors import InvalidRequest, LimitExceeded
 from paddock.domain.event import Event, check_custom_kind
 from paddock.domain.intake import (
@@ -21,6 +22,10 @@ from paddock.services.changes import Changes, missing
 
 Pace = Callable[[str, int], float]
 """Of a sandbox and so many events: 0 when they may pass, otherwise the seconds to wait."""
+
+
+Inside = Callable[[SandboxRecord], Awaitable[Mapping[str, str]]]
+"""Values that programs in a sandbox can read, and what is kept in their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +49,14 @@ class Acknowledgement:
 class Intake:
     """The events of others. What they are about is said by the address, not by the content."""
 
-    def __init__(self, store: Store, clock: Clock, changes: Changes, pace: Pace) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, changes: Changes, pace: Pace, *, inside: Inside
+    ) -> None:
         self._store = store
         self._clock = clock
         self._changes = changes
         self._pace = pace
+        self._inside = inside
 
     async def accept(
         self, principal: Principal, name: str, reports: Sequence[Report]
@@ -63,6 +71,8 @@ class Intake:
                 remediation=f"wait {wait_s:.1f} s and send them again; nothing of them was stored",
                 retry_after_s=wait_s,
             )
+        if values := await self._inside(sandbox):
+            reports = [replace(each, data=masked(each.data, values)) for each in reports]
         now = self._clock.wall()
 
         def write(tx: Transaction) -> Acknowledgement:

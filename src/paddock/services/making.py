@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from paddock.domain import names
 from paddock.domain.command_policy import CommandPolicy
-from paddock.domain.egress import CLOSED, EgressPolicy
+from paddock.domain.egress import EgressWish
 from paddock.domain.errors import Conflict, InvalidRequest, NotFound, PaddockError, TimedOut
 from paddock.domain.ids import new_id
 from paddock.domain.lifetime import Clockwork, Lifetime, Terms, kept_alive_until
@@ -26,12 +26,16 @@ from paddock.domain.records import (
 from paddock.domain.sandbox import Limits, Resources, SandboxState
 from paddock.domain.snapshot import SnapshotRef
 from paddock.domain.team import Principal, Scope
+from paddock.domain.volume import MountWish
 from paddock.ports.clock import Clock
 from paddock.ports.provider import Observation, Provider, Ref, SandboxSpec
 from paddock.ports.store import ANY_TEAM, Store, Transaction
 from paddock.services.admission import Admission
 from paddock.services.changes import Changes
+from paddock.services.egress_changes import described
 from paddock.services.identity import holder
+from paddock.services.mounting import mounted
+from paddock.services.networks import Modes, Networks, fit
 from paddock.services.once import fingerprint_of
 from paddock.services.providers import Providers
 
@@ -63,13 +67,16 @@ class Wish:
     resources: Limits = field(default_factory=Limits)
     lifetime: Terms = field(default_factory=Terms)
     keep_alive_s: float | None = None
-    egress: EgressPolicy | None = None
+    egress: EgressWish | None = None
     ports: tuple[int, ...] = ()
     runtime: str = ""
     hardened: bool | None = None
     owner: str = ""
     command_policy: CommandPolicy | None = None
     app: str = ""
+    volumes: tuple[MountWish, ...] = ()
+    task: str = ""
+    """That it is made for; never what a caller says."""
 
 
 class Making:
@@ -93,6 +100,9 @@ class Making:
         self._admission = admission
         self._underway: dict[str, asyncio.Task[SandboxRecord]] = {}
         self.configure: Configure = _nothing_to_configure
+        self.concerns: Callable[[SandboxRecord], bool] = lambda _sandbox: False
+        """Whether it is to be configured at all."""
+        self.networks: Networks = Modes()
         self.lifetime = Lifetime()
         """What a wish does not say; may be changed at any time."""
 
@@ -178,7 +188,7 @@ class Making:
             labels=dict(wish.labels),
             identity=wish.identity,
             env=dict(wish.env),
-            egress=wish.egress or CLOSED,
+            egress=wish.egress or EgressWish(),
             ports=wish.ports,
             lifetime=self.lifetime.changed(wish.lifetime),
             runtime=wish.runtime,
@@ -212,6 +222,7 @@ class Making:
             env={**found.env, **wish.env},
             ports=wish.ports or found.ports,
             command_policy=wish.command_policy or found.command_policy,
+            egress=wish.egress or found.egress,
         )
 
     async def _enter(
@@ -225,6 +236,8 @@ class Making:
     ) -> SandboxRecord:
         """Write it down first, so that a restart finds what was begun."""
         verb, wish = request
+        chosen = self.networks.chosen(principal, record, wish.egress)
+        record = replace(record, egress=chosen, task=wish.task, holders=())
         fingerprint = fingerprint_of(verb, wish)
 
         def enter(tx: Transaction) -> SandboxRecord:
@@ -233,19 +246,17 @@ class Making:
                 if holding is not None:
                     return holding
             if key:
-                now = record.created_at
-                claimed = tx.keys.claim(
-                    record.team_id, key, fingerprint=fingerprint, object_id=record.id, now=now
-                )
+                what = {"fingerprint": fingerprint, "object_id": record.id}
+                claimed = tx.keys.claim(record.team_id, key, **what, now=record.created_at)
                 if claimed != record.id:
-                    earlier = tx.sandboxes.get(record.team_id, claimed)
-                    assert earlier is not None, "a key outlives what it stands for"
-                    return earlier
-            tx.sandboxes.add(record)
+                    return _on_record(tx.sandboxes.get(record.team_id, claimed), claimed)
+            made = mounted(tx, record, wish.volumes)
+            tx.sandboxes.add(made)
             tx.events.append([event_of(record, principal.actor)])
             action = "sandbox.fork" if record.parent_id else "sandbox.create"
-            tx.audit.append([self._changes.entry(principal, record, action, {})])
-            return record
+            detail = {"egress": described(record.egress)}
+            tx.audit.append([self._changes.entry(principal, record, action, detail)])
+            return made
 
         with self._admission.reserved() if self._admission else nullcontext():
             entered = await self._store.write(enter)
@@ -286,11 +297,12 @@ class Making:
                     resources=seen.resources,
                 )
 
-            return await self._changes.apply(record.id, runs, principal)
+            made = await self._changes.apply(record.id, runs, principal)
+            return await fit(self.networks, made, spec.egress)
 
     async def begin(self, provider: Provider, record: SandboxRecord, seen: Observation) -> None:
         """One that cannot have its app's configuration is not made."""
-        if not record.app:
+        if not self.concerns(record):
             return
         try:
             running = replace(record, state=SandboxState.RUNNING, ref=seen.ref.id)
@@ -316,9 +328,8 @@ class Making:
     async def _spec(self, record: SandboxRecord) -> SandboxSpec:
         if not record.snapshot_id or record.parent_id:
             return self.spec(record)
-        found = await self._store.read(
-            lambda tx: tx.snapshots.get(record.team_id, record.snapshot_id)
-        )
+        wanted = (record.team_id, record.snapshot_id)
+        found = await self._store.read(lambda tx: tx.snapshots.get(*wanted))
         if found is None:
             raise NotFound(f"snapshot {record.snapshot_id} was deleted meanwhile")
         return self.spec(record, SnapshotRef(found.provider, found.ref))
@@ -331,10 +342,11 @@ class Making:
             resources=record.resources,
             env=record.env,
             labels={INSTALLATION_LABEL: self._installation, SANDBOX_LABEL: record.id},
-            egress=record.egress,
+            egress=self.networks.policy(record),
             ports=record.ports,
             runtime=record.runtime,
             hardened=record.hardened,
+            volumes=record.volumes,
         )
 
     async def _give_up(
@@ -342,20 +354,29 @@ class Making:
     ) -> None:
         """The provider left nothing behind, so neither do we: only the events tell of it (L7)."""
         _log.warning("sandbox could not be made", extra={"id": record.id, "error": error.message})
-        now = self._clock.wall()
+        now, detail = self._clock.wall(), error.message
 
         def undo(tx: Transaction) -> None:
             current = tx.sandboxes.get(ANY_TEAM, record.id)
             if current is None or current.state is not SandboxState.CREATING:
                 return
             for state in (SandboxState.FAILED, SandboxState.DELETING, SandboxState.DELETED):
-                detail = error.message
                 current = moved(current, state, now, reason=Reason.CRASHED, detail=detail)
                 tx.events.append([event_of(current, principal.actor)])
             tx.sandboxes.replace(current)
             tx.keys.release(record.team_id, record.id)
 
         await self._store.write(undo)
+
+
+def _on_record(earlier: SandboxRecord | None, sandbox_id: str) -> SandboxRecord:
+    """What the same request has made before."""
+    if earlier is None:
+        raise Conflict(
+            f"this request has made sandbox {sandbox_id}, which is not on record any more",
+            remediation="use a new idempotency key to make another",
+        )
+    return earlier
 
 
 async def _awaited(

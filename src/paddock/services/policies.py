@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 
 from paddock.domain.audit import AuditEntry
@@ -14,12 +14,20 @@ from paddock.domain.command_policy import (
     CommandPolicy,
     Decision,
     Verdict,
+    exactly,
     judge,
     policy_of,
+    with_exception,
 )
-from paddock.domain.errors import ApprovalRequired, Forbidden, NotFound, PaddockError
+from paddock.domain.errors import (
+    ApprovalRequired,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    PaddockError,
+)
 from paddock.domain.event import Event, EventKind
-from paddock.domain.records import SandboxRecord, app_in
+from paddock.domain.records import SandboxRecord, alive, app_in
 from paddock.domain.team import Principal, Scope
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
@@ -64,6 +72,23 @@ class Asked:
     sandbox: SandboxRecord
     argv: tuple[str, ...]
     ruling: Ruling
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cwd: str = ""
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Exempted:
+    """A command that a policy has asked about, and shall not any more."""
+
+    name: str
+    """Of the rule."""
+    holder: Holder
+    to: str
+    """The rule that asked; empty for the policy's default."""
+    argv: Sequence[str]
+    env: Sequence[str] = ()
+    """Names of the variables that it was started with."""
 
 
 Approve = Callable[[Asked], Awaitable[None]]
@@ -71,7 +96,7 @@ Approve = Callable[[Asked], Awaitable[None]]
 
 
 async def nobody_approves(asked: Asked) -> None:
-    raise ApprovalRequired(_said(asked.ruling), remediation=_remedy(asked.ruling))
+    raise ApprovalRequired(said(asked.ruling), remediation=remedy(asked.ruling))
 
 
 class Policies:
@@ -83,16 +108,16 @@ class Policies:
         clock: Clock,
         changes: Changes,
         read: Read,
-        *,
-        approve: Approve = nobody_approves,
     ) -> None:
         self._store = store
         self._clock = clock
         self._changes = changes
         self._read = read
-        self._approve = approve
+        self.approve: Approve = nobody_approves
+        """Who is asked where a policy says so."""
         self._kept: dict[str, CommandPolicy] = {}
         """Of teams and templates; a sandbox has its own in its record."""
+        self._turn = asyncio.Lock()
 
     async def check(
         self,
@@ -100,18 +125,31 @@ class Policies:
         sandbox: SandboxRecord,
         argv: Sequence[str],
         env: Mapping[str, str],
+        *,
+        cwd: str = "",
+        user: str = "",
     ) -> None:
-        """Forbidden or ApprovalRequired unless every policy that applies allows it."""
+        """Forbidden or ApprovalRequired unless every policy that applies allows it. It takes as
+        long as somebody takes to approve."""
         if not self._kept and sandbox.command_policy is None:
             return
         ruling = await self._ruled(sandbox, argv, env)
         if ruling.decision.verdict is Verdict.ALLOW:
             return
-        await self._note(principal, sandbox, ruling)
         if ruling.decision.verdict is Verdict.ASK:
-            await self._approve(Asked(principal, sandbox, tuple(argv), ruling))
+            asked = Asked(principal, sandbox, tuple(argv), ruling, dict(env), cwd, user)
+            try:
+                await self.approve(asked)
+            except ApprovalRequired:
+                await self._note(principal, sandbox, ruling)
+                raise
             return
-        raise Forbidden(_said(ruling), remediation=_remedy(ruling))
+        await self._note(principal, sandbox, ruling)
+        raise Forbidden(said(ruling), remediation=remedy(ruling))
+
+    def limits(self, sandbox: SandboxRecord) -> bool:
+        """Whether any policy applies to it."""
+        return bool(self._applying(sandbox))
 
     def rule(self, sandbox: SandboxRecord, argv: Sequence[str], env: Mapping[str, str]) -> Ruling:
         """The strongest verdict of the policies that apply."""
@@ -173,44 +211,82 @@ class Policies:
         if holder is Holder.SANDBOX:
             await self._put_on_sandbox(principal, name, policy)
             return
-        key, now = _key(holder, name), self._clock.wall()
-        detail = _detail(policy)
-
-        def write(tx: Transaction) -> None:
-            if policy is None:
-                tx.values.remove(_PREFIX + key)
-            else:
-                tx.values.put(_PREFIX + key, asdict(policy))
-            team, actor, kind = principal.team_id, principal.actor, EventKind.POLICY_CHANGED
-            tx.events.append([Event(team, kind, name, now, {"of": holder, **detail}, actor)])
-            tx.audit.append([AuditEntry(team, actor, kind, name, now, {"of": holder, **detail})])
-
-        await self._store.write(write)
+        await self._store.write(lambda tx: self._write(tx, principal, (holder, name), policy))
         await self.load()
+
+    def _write(
+        self,
+        tx: Transaction,
+        principal: Principal,
+        whose: tuple[Holder, str],
+        policy: CommandPolicy | None,
+    ) -> None:
+        (holder, name), now = whose, self._clock.wall()
+        if policy is None:
+            tx.values.remove(_PREFIX + _key(holder, name))
+        else:
+            tx.values.put(_PREFIX + _key(holder, name), asdict(policy))
+        detail = {"of": holder, **_detail(policy)}
+        team, actor, kind = principal.team_id, principal.actor, EventKind.POLICY_CHANGED
+        tx.events.append([Event(team, kind, name, now, detail, actor)])
+        tx.audit.append([AuditEntry(team, actor, kind, name, now, detail)])
 
     async def _put_on_sandbox(
         self, principal: Principal, name: str, policy: CommandPolicy | None
     ) -> None:
-        sandbox = await self._changes.find(principal.team_id, name)
+        sandbox = await self._changes.living(principal.team_id, name)
         await self._changes.apply(
             sandbox.id,
-            lambda current: replace(current, command_policy=policy),
+            lambda current: replace(alive(current), command_policy=policy),
             principal,
             action=EventKind.POLICY_CHANGED,
             detail={"of": Holder.SANDBOX, **_detail(policy)},
         )
 
+    def except_in(
+        self, tx: Transaction, principal: Principal, sandbox: SandboxRecord, wanted: Exempted
+    ) -> None:
+        """From now on this command is allowed, word for word, by the policy that asked about it;
+        `load` it afterwards. InvalidRequest where a rule cannot say so."""
+        _check_may_change(principal, wanted.holder)
+        names = {Holder.TEAM: sandbox.team_id, Holder.TEMPLATE: sandbox.template}
+        name = names.get(wanted.holder, sandbox.id)
+        kept = tx.values.get(_PREFIX + _key(wanted.holder, name))
+        before = sandbox.command_policy if wanted.holder is Holder.SANDBOX else None
+        before = policy_of(kept) if kept is not None else before
+        if before is None:
+            raise InvalidRequest(f"the {wanted.holder} has no policy any more: nothing is asked")
+        policy = self._excepting(before, wanted)
+        if wanted.holder is not Holder.SANDBOX:
+            self._write(tx, principal, (wanted.holder, name), policy)
+            return
+        self._changes.write(
+            tx,
+            sandbox.id,
+            lambda current: replace(alive(current), command_policy=policy),
+            principal,
+            action=EventKind.POLICY_CHANGED,
+            detail={"of": Holder.SANDBOX, **_detail(policy)},
+        )
+
+    def _excepting(self, policy: CommandPolicy, wanted: Exempted) -> CommandPolicy:
+        """It has to hold: a rule about the words of a command says nothing about what a script in
+        it runs, and none allows anything while the search path is another."""
+        made = with_exception(policy, exactly(wanted.name, wanted.argv), wanted.to)
+        decision = judge(made, wanted.argv, self._read, dict.fromkeys(wanted.env, ""))
+        if decision.verdict is Verdict.ALLOW:
+            return made
+        raise InvalidRequest(
+            f"no rule for exactly this command would allow it: of what it runs, "
+            f"{decision.program[:80]!r} would still be asked about ({decision.why})",
+            remediation="answer allowed_once or allowed_task, and change the policy by hand: "
+            "`paddock policy set`",
+        )
+
     async def load(self) -> None:
         """Take up what is kept. What cannot be read forbids everything, rather than nothing."""
-        kept = await self._store.read(lambda tx: tx.values.all(_PREFIX))
-        found = {}
-        for name, value in kept.items():
-            try:
-                found[name.removeprefix(_PREFIX)] = policy_of(value)
-            except PaddockError as error:
-                _log.error("policy not understood", extra={"of": name, "error": error.message})
-                found[name.removeprefix(_PREFIX)] = CommandPolicy(default=Verdict.DENY)
-        self._kept = found
+        async with self._turn:  # what was read before is never taken for what was read later
+            self._kept = _read(await self._store.read(lambda tx: tx.values.all(_PREFIX)))
 
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:
@@ -243,6 +319,17 @@ class Policies:
         await self._store.write(write)
 
 
+def _read(kept: Mapping[str, object]) -> dict[str, CommandPolicy]:
+    found = {}
+    for name, value in kept.items():
+        try:
+            found[name.removeprefix(_PREFIX)] = policy_of(value)
+        except PaddockError as error:
+            _log.error("policy not understood", extra={"of": name, "error": error.message})
+            found[name.removeprefix(_PREFIX)] = CommandPolicy(default=Verdict.DENY)
+    return found
+
+
 def _check_may_change(principal: Principal, holder: Holder) -> None:
     principal.require(Scope.POLICIES_WRITE)
     if holder is Holder.TEMPLATE and not principal.operator:
@@ -262,7 +349,7 @@ def _key(holder: Holder, name: str) -> str:
     return f"{holder}.{name}"
 
 
-def _said(ruling: Ruling) -> str:
+def said(ruling: Ruling) -> str:
     decision = ruling.decision
     by = f"rule {decision.rule!r} of the {ruling.holder}'s policy"
     by = by if decision.rule else f"the {ruling.holder}'s policy"
@@ -270,6 +357,6 @@ def _said(ruling: Ruling) -> str:
     return f"the command {decision.program[:80]!r} {wants} {by}: {decision.why}"
 
 
-def _remedy(ruling: Ruling) -> str:
+def remedy(ruling: Ruling) -> str:
     assert ruling.holder is not None
     return f"use another command; {_WHO_MAY_CHANGE[ruling.holder]}"

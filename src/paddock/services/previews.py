@@ -24,6 +24,7 @@ from paddock.services.access import Access
 from paddock.services.activity import Activity
 from paddock.services.changes import Changes
 from paddock.services.guests import Guests
+from paddock.services.networks import is_fence
 from paddock.services.once import Once, Repeatable
 from paddock.services.providers import Providers
 from paddock.services.recall import Recall
@@ -131,7 +132,7 @@ class Previews:
         """A link that opens a private port to whoever has it."""
         principal.require(Scope.SANDBOXES_WRITE)
         preview.check_lifetime(lasts_s)
-        sandbox = await self._changes.find(principal.team_id, name)
+        sandbox = await self._changes.living(principal.team_id, name)
         now = self._clock.wall()
         link = PreviewLink(sandbox.id, port, int(now + lasts_s), sandbox.link_generation)
         data = {"port": port, "expires_at": link.expires_at, "name": sandbox.name}
@@ -159,7 +160,7 @@ class Previews:
     async def revoke_links(self, principal: Principal, name: str) -> SandboxRecord:
         """Every link that was ever shared ends, and who is here by one goes."""
         principal.require(Scope.SANDBOXES_WRITE)
-        sandbox = await self._changes.find(principal.team_id, name)
+        sandbox = await self._changes.living(principal.team_id, name)
         changed = await self._changes.apply(
             sandbox.id,
             lambda current: replace(current, link_generation=current.link_generation + 1),
@@ -207,7 +208,11 @@ class Previews:
 
     async def ports(self, sandbox: SandboxRecord) -> Sequence[Port]:
         """Where programs inside listen."""
-        return await (await self._guests.of(sandbox)).ports()
+        return [
+            each
+            for each in await (await self._guests.of(sandbox)).ports()
+            if not is_fence(sandbox, each.port, each.address)
+        ]
 
     def visiting(self, sandbox_id: str) -> AbstractContextManager[None]:
         return self._activity.working(sandbox_id, "preview")

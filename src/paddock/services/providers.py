@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from paddock.domain.errors import NotFound
+from paddock.domain.errors import NotFound, Unavailable
+from paddock.ports.egress import Doorkeeper, FlowSource
 from paddock.ports.provider import Provider
 
 
@@ -16,12 +17,18 @@ class Providers:
         absent: Mapping[str, str] | None = None,
         *,
         templates: Mapping[str, object] | None = None,
+        flows: Mapping[str, FlowSource] | None = None,
+        doors: Mapping[str, Doorkeeper] | None = None,
     ) -> None:
         self._opened = dict(opened)
         self._absent = dict(absent or {})
         self.default = default
         self.templates = dict(templates or {})
         """What some providers have beside the port; `services.templates` knows what it is."""
+        self.flows = dict(flows or {})
+        """What the gateways of some providers saw."""
+        self.doors = dict(doors or {})
+        """What is held there until somebody has answered."""
 
     def __iter__(self) -> Iterator[tuple[str, Provider]]:
         return iter(self._opened.items())
@@ -29,7 +36,8 @@ class Providers:
     def wrapped(self, wrap: Callable[[Provider], Provider]) -> "Providers":
         """The same, each in one layer more."""
         opened = {name: wrap(provider) for name, provider in self._opened.items()}
-        return Providers(opened, self.default, self._absent, templates=self.templates)
+        more = {"templates": self.templates, "flows": self.flows, "doors": self.doors}
+        return Providers(opened, self.default, self._absent, **more)  # type: ignore[arg-type]
 
     @property
     def absent(self) -> Mapping[str, str]:
@@ -39,7 +47,7 @@ class Providers:
         if (provider := self._opened.get(name or self.default)) is not None:
             return provider
         if why := self._absent.get(name):
-            raise NotFound(
+            raise Unavailable(
                 f"provider {name} is not in use: {why}", remediation="`paddock doctor` says more"
             )
         raise NotFound(

@@ -23,6 +23,7 @@ from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
 from paddock.services.alongside import alongside, every
 from paddock.services.belongings import Belongings, belongings
+from paddock.services.bindings import forget_app
 from paddock.services.leases import Leases
 from paddock.services.once import Repeatable
 from paddock.services.recall import Recall
@@ -288,7 +289,10 @@ class Purges:
 
         def write(tx: Transaction) -> Purge:
             redacted, fixed = tx.audit.redact(purge.team_id, purge.subjects, numbers)
+            if purge.app:
+                forget_app(tx, purge.team_id, purge.app)
             for box in boxes:
+                tx.approvals.forget(box.id)
                 tx.sandboxes.forget(box.id)
             for subject in purge.subjects:
                 tx.keys.release(purge.team_id, subject)

@@ -2,13 +2,16 @@
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from functools import partial
 
-from paddock.domain.errors import PaddockError
+from paddock.domain.errors import Conflict, PaddockError
 from paddock.domain.lifetime import Action, Due, due
 from paddock.domain.reason import Reason
 from paddock.domain.records import SandboxRecord
 from paddock.domain.sandbox import SandboxState
+from paddock.domain.team import Principal
 from paddock.ports.clock import Clock
 from paddock.ports.provider import Ref
 from paddock.ports.store import SandboxFilter, Store
@@ -83,17 +86,24 @@ class Reaper:
         """Write down where work was seen, then end what is due."""
         if active := self._activity.take_unwritten():
             await self._store.write(lambda tx: tx.sandboxes.touch(active))
+            self._changes.forget(*active)
         limit = asyncio.Semaphore(_AT_ONCE)
-        now = self._clock.wall()
+        # Read to the end first: within the group, a store that fails would be a group of errors.
+        found = [each async for each in self._due()]
         async with asyncio.TaskGroup() as group:
-            async for sandbox in self._changes.each(SandboxFilter(states=_LIVING)):
-                seen = self._activity.seen(sandbox.id, sandbox.clock.active_at)
-                clock = replace(sandbox.clock, active_at=seen)
-                found = due(sandbox.state, sandbox.lifetime, clock, now)
-                if found is not None and found.action is Action.ARCHIVE:
-                    self._archive_later(sandbox, found)
-                elif found is not None:
-                    group.create_task(self._carry_out(sandbox, found, limit))
+            for sandbox, what in found:
+                if what.action is Action.ARCHIVE:
+                    self._archive_later(sandbox, what)
+                else:
+                    group.create_task(self._carry_out(sandbox, what, limit))
+
+    async def _due(self) -> AsyncIterator[tuple[SandboxRecord, Due]]:
+        now = self._clock.wall()
+        async for sandbox in self._changes.each(SandboxFilter(states=_LIVING)):
+            seen = self._activity.seen(sandbox.id, sandbox.clock.active_at)
+            clock = replace(sandbox.clock, active_at=seen)
+            if (what := due(sandbox.state, sandbox.lifetime, clock, now)) is not None:
+                yield sandbox, what
 
     def _archive_later(self, sandbox: SandboxRecord, found: Due) -> None:
         """One after the other, beside the looks: it may take minutes, and deadlines do not wait."""
@@ -122,18 +132,32 @@ class Reaper:
     async def _end(self, sandbox: SandboxRecord, found: Due) -> None:
         principal = system(sandbox.team_id, "reaper")
         if found.action is Action.DELETE:
-            await self._sandboxes.delete(principal, sandbox.id, reason=found.reason)
+            await self._delete(principal, sandbox, found.reason)
         elif found.action is Action.PAUSE:
             await self._sandboxes.pause(principal, sandbox.id, found.reason)
         elif found.action is Action.STOP:
             detail = ""
             if found.reason is Reason.IDLE:
                 detail = f"no work was seen for {sandbox.lifetime.idle_timeout_s:g} s"
-            await self._sandboxes.stop(principal, sandbox.id, found.reason, detail)
+            still = partial(self._has_stayed_idle, sandbox.id, self._clock.wall())
+            only_if = still if found.reason is Reason.IDLE else None
+            await self._sandboxes.stop(principal, sandbox.id, found.reason, detail, only_if=only_if)
         elif self._providers.get(sandbox.provider).capabilities.archive:
             detail = f"stopped for {sandbox.lifetime.archive_after_s:g} s"
             await self._sandboxes.archive(principal, sandbox.id, found.reason, detail)
             self._not_before.pop(sandbox.id, None)
+
+    async def _delete(self, principal: Principal, sandbox: SandboxRecord, reason: Reason) -> None:
+        """Work that would be lost is kept: then it ends by a stop, and says why."""
+        try:
+            await self._sandboxes.delete(principal, sandbox.id, reason=reason)
+        except Conflict as error:
+            detail = f"not deleted: {error.message}"
+            await self._sandboxes.stop(principal, sandbox.id, reason, detail)
+
+    def _has_stayed_idle(self, sandbox_id: str, since: float) -> bool:
+        """Whoever waits for a sandbox's lock may find that work has begun meanwhile."""
+        return self._activity.seen(sandbox_id, 0.0) <= since
 
     async def _is_idle(self, sandbox: SandboxRecord) -> bool:
         """Ask the sandbox itself: a command that runs there is work, whoever started it.

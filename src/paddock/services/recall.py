@@ -11,6 +11,7 @@ from paddock.ports.store import ANY_TEAM, Store
 _SHARED_S = 0.5
 """How long another process's change may go unnoticed where there are others."""
 _MOST = 10_000
+_ITS_OWN = "sandbox."
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,4 +52,6 @@ class Recall:
 
     def _hear(self, events: Sequence[Event]) -> None:
         for event in events:
-            self.forget(event.subject)
+            # What else happens to a sandbox, commands above all, changes nothing about it.
+            if event.kind.startswith(_ITS_OWN):
+                self.forget(event.subject)

@@ -22,6 +22,7 @@ from paddock.services.sandboxes import Sandboxes
 from paddock.services.snapshots import Snapshots
 from paddock.services.system import operating_team, system
 
+TAKEN_IN = "found without a record and taken in"
 _log = logging.getLogger(__name__)
 _UNFINISHED = frozenset(SandboxState) - {SandboxState.DELETED}
 MAKING_TAKES_AT_MOST_S = 300.0
@@ -65,7 +66,10 @@ class Reconciler:
         try:
             while True:
                 await self._clock.sleep(self._every_s)
-                await self.look()
+                try:
+                    await self.look()
+                except PaddockError as error:
+                    _log.warning("not reconciled", extra={"error": error.message})
         finally:
             for task in self._background:
                 task.cancel()
@@ -166,7 +170,7 @@ class Reconciler:
                 ref=found.ref.id,
                 template=found.template,
                 resources=found.resources,
-                detail="found without a record and taken in",
+                detail=TAKEN_IN,
             )
             tx.sandboxes.add(record)
             event = event_of(record, "paddock/reconciler")

@@ -12,9 +12,10 @@ from paddock.domain.errors import (
     ProviderError,
 )
 from paddock.domain.lifetime import MAX_TIMEOUT_S, Terms, kept_alive_until
+from paddock.domain.quarantine import check_open
 from paddock.domain.reason import Reason
-from paddock.domain.records import SandboxRecord, check_name, moved
-from paddock.domain.sandbox import SandboxState, transition
+from paddock.domain.records import SandboxRecord, alive, check_name, moved
+from paddock.domain.sandbox import SandboxState
 from paddock.domain.team import Principal, Scope
 from paddock.domain.work import Work
 from paddock.ports.clock import Clock
@@ -24,9 +25,13 @@ from paddock.services.activity import Activity
 from paddock.services.changes import Changes
 from paddock.services.guests import Guests
 from paddock.services.making import WAIT_S, Making, Wish
+from paddock.services.networks import fit
 from paddock.services.providers import Providers
+from paddock.services.verbs import check_verb, is_lost, ref_of
 
 _log = logging.getLogger(__name__)
+_WITH_A_CLOCK = frozenset({SandboxState.CREATING, SandboxState.RUNNING, SandboxState.PAUSED})
+_ASLEEP = frozenset({SandboxState.STOPPED, SandboxState.ARCHIVED})
 Hold = Callable[[SandboxRecord], Awaitable[str]]
 """What would be lost if the sandbox went now, in words; empty when nothing would be (L6)."""
 Farewell = Callable[[SandboxRecord], Awaitable[None]]
@@ -47,6 +52,8 @@ class Amendment:
     """From now on, clamped; 0 ends it."""
     public_ports: frozenset[int] | None = None
     work: Work | None = None
+    task: str | None = None
+    """That works in it from now on; never what a caller says."""
 
 
 class Questions:
@@ -68,8 +75,8 @@ class Questions:
         return await self._store.read(lambda tx: tx.sandboxes.list(principal.team_id, wanted, page))
 
     async def usage(self, principal: Principal, name: str) -> Usage:
-        sandbox = await self.get(principal, name)
-        return await self._providers.get(sandbox.provider).usage(_ref(sandbox))
+        sandbox = alive(await self.get(principal, name))
+        return await self._providers.get(sandbox.provider).usage(ref_of(sandbox))
 
 
 class Sandboxes(Questions):
@@ -103,15 +110,16 @@ class Sandboxes(Questions):
         self, principal: Principal, name: str, wish: Wish, key: str = ""
     ) -> SandboxRecord:
         source = await self.get(principal, name)
+        check_open(source.quarantine, source.name, principal)
         return await self._making.fork(principal, source, wish, key)
 
     async def amend(self, principal: Principal, name: str, wanted: Amendment) -> SandboxRecord:
         principal.require(Scope.SANDBOXES_WRITE)
-        sandbox = await self._changes.find(principal.team_id, name)
+        sandbox = await self._changes.living(principal.team_id, name)
         now = self._clock.wall()
         return await self._changes.apply(
             sandbox.id,
-            lambda current: _amended(current, wanted, now),
+            lambda current: _amended(alive(current), wanted, now),
             principal,
             action="sandbox.change",
         )
@@ -128,8 +136,15 @@ class Sandboxes(Questions):
         )
 
     async def stop(
-        self, principal: Principal, name: str, reason: Reason = Reason.USER, detail: str = ""
+        self,
+        principal: Principal,
+        name: str,
+        reason: Reason = Reason.USER,
+        detail: str = "",
+        *,
+        only_if: Callable[[], bool] | None = None,
     ) -> SandboxRecord:
+        """`only_if` is asked when nobody else is at it any more."""
         return await self._move(
             principal,
             name,
@@ -137,6 +152,7 @@ class Sandboxes(Questions):
             lambda p, r: p.stop(r, reason),
             action="stop",
             why=(reason, detail),
+            only_if=only_if,
         )
 
     async def archive(
@@ -200,8 +216,9 @@ class Sandboxes(Questions):
             sandbox = await self._changes.find(principal.team_id, sandbox.id)
             if sandbox.is_gone or sandbox.state is SandboxState.CREATING:
                 return sandbox
+            provider = self._providers.get(sandbox.provider)
             try:
-                seen = await self._providers.get(sandbox.provider).observe(_ref(sandbox))
+                seen = await provider.observe(ref_of(sandbox))
             except NotFound:
                 return await self._lost(principal, sandbox)
             return await self._note(principal, sandbox, seen)
@@ -215,24 +232,22 @@ class Sandboxes(Questions):
         *,
         action: str,
         why: tuple[Reason | None, str] = (None, ""),
+        only_if: Callable[[], bool] | None = None,
     ) -> SandboxRecord:
         principal.require(Scope.SANDBOXES_WRITE)
         sandbox = await self._changes.find(principal.team_id, name)
         async with self._changes.alone(sandbox.id):
             sandbox = await self._changes.find(principal.team_id, sandbox.id)
-            if sandbox.state is target:
+            if sandbox.state is target or (only_if is not None and not only_if()):
                 return sandbox
-            _check_verb(sandbox, target, action)
+            if target is SandboxState.RUNNING:
+                check_open(sandbox.quarantine, sandbox.name, principal)
+            check_verb(sandbox, target, action)
+            provider = self._providers.get(sandbox.provider)
             if target is not SandboxState.RUNNING:
                 await self._guests.forget(sandbox.id)
-            try:
-                await verb(self._providers.get(sandbox.provider), _ref(sandbox))
-            except NotFound:
-                lost = await self._lost(principal, sandbox)
-                raise Conflict(
-                    f"sandbox {sandbox.name} is lost: {lost.detail}",
-                    remediation="delete it, and create another or restore a snapshot",
-                ) from None
+            fence = self._making.networks.policy(sandbox)
+            await self._ask(principal, provider, sandbox, verb)
             reason, detail = why
             sandbox = await self._changes.apply(
                 sandbox.id,
@@ -242,9 +257,26 @@ class Sandboxes(Questions):
                 principal,
                 action=f"sandbox.{action}",
             )
-            if action == "start":
+            if target is SandboxState.RUNNING:  # what was set while it slept
+                await fit(self._making.networks, sandbox, fence)
                 await self._making.configure(sandbox)
             return sandbox
+
+    async def _ask(
+        self, principal: Principal, provider: Provider, sandbox: SandboxRecord, verb: Verb
+    ) -> None:
+        try:
+            if sandbox.state in _ASLEEP:
+                await self._making.networks.apply(sandbox, is_waking=True)
+            await verb(provider, ref_of(sandbox))
+        except NotFound:
+            if not await is_lost(provider, sandbox):
+                raise
+            lost = await self._lost(principal, sandbox)
+            raise Conflict(
+                f"sandbox {sandbox.name} is lost: {lost.detail}",
+                remediation="delete it, and create another or restore a snapshot",
+            ) from None
 
     async def _note(
         self, principal: Principal, sandbox: SandboxRecord, seen: Observation
@@ -282,7 +314,7 @@ class Sandboxes(Questions):
         await self._guests.forget(sandbox.id)
         if sandbox.ref:
             try:
-                await self._providers.get(sandbox.provider).destroy(_ref(sandbox))
+                await self._providers.get(sandbox.provider).destroy(ref_of(sandbox))
             except ProviderError as error:
                 if not error.retryable:
                     raise
@@ -321,30 +353,6 @@ class Sandboxes(Questions):
             )
 
 
-def _ref(sandbox: SandboxRecord) -> Ref:
-    return Ref(sandbox.provider, sandbox.ref)
-
-
-def _check_verb(sandbox: SandboxRecord, target: SandboxState, action: str) -> None:
-    """The state machine, and that paused ones are resumed while stopped ones are started."""
-    if action == "archive" and sandbox.state in (SandboxState.RUNNING, SandboxState.PAUSED):
-        raise Conflict(
-            f"sandbox {sandbox.name} is {sandbox.state}; only a stopped one can be archived",
-            remediation=f"stop it first: `paddock stop {sandbox.name}`",
-        )
-    transition(sandbox.name, sandbox.state, target)
-    asleep = (SandboxState.STOPPED, SandboxState.ARCHIVED)
-    starts_from = {"start": asleep, "resume": (SandboxState.PAUSED,)}
-    expected = starts_from.get(action, (sandbox.state,))
-    if sandbox.state not in expected:
-        other = "resume" if action == "start" else "start"
-        raise Conflict(
-            f"sandbox {sandbox.name} is {sandbox.state}; {action} is for "
-            f"{' and '.join(expected)} ones",
-            remediation=f"use `paddock {other} {sandbox.name}`",
-        )
-
-
 def _amended(current: SandboxRecord, wanted: Amendment, now: float) -> SandboxRecord:
     clock = current.clock
     if wanted.timeout_s is not None:
@@ -353,16 +361,22 @@ def _amended(current: SandboxRecord, wanted: Amendment, now: float) -> SandboxRe
                 f"timeout_s is {wanted.timeout_s:g}; it must be between 0 and {MAX_TIMEOUT_S:g}",
                 remediation="give the seconds from now on",
             )
+        if current.state not in _WITH_A_CLOCK:
+            raise Conflict(
+                f"sandbox {current.name} is {current.state}, and its time begins when it starts",
+                remediation="set `lifetime.timeout_s` instead, or start it first",
+            )
         clock = replace(clock, expires_at=now + wanted.timeout_s)
     if wanted.keep_alive_s is not None:
         clock = replace(clock, keep_alive_until=kept_alive_until(wanted.keep_alive_s, now))
-    return replace(
+    changed = replace(
         current,
         name=current.name if wanted.name is None else check_name(wanted.name),
         labels=current.labels if wanted.labels is None else dict(wanted.labels),
         lifetime=current.lifetime.changed(wanted.lifetime),
         public_ports=(current.public_ports if wanted.public_ports is None else wanted.public_ports),
         work=wanted.work or current.work,
+        task=current.task if wanted.task is None else wanted.task,
         clock=clock,
-        changed_at=now,
     )
+    return current if changed == current else replace(changed, changed_at=now)

@@ -1,5 +1,6 @@
 """Settings as they are in effect, and the ones that can be changed while everything runs."""
 
+import asyncio
 import difflib
 import logging
 import math
@@ -102,6 +103,7 @@ class SettingsAtWork:
         self._fixed = {setting.key: setting for setting in fixed}
         self._hot = {each.key: each for each in hot}
         self._changed: dict[str, Value] = {}
+        self._turn = asyncio.Lock()
 
     async def list(self, principal: Principal) -> Sequence[Setting]:
         """Everything for the operating team; for others what their own work meets."""
@@ -125,7 +127,10 @@ class SettingsAtWork:
 
     async def load(self) -> None:
         """Take up what was changed before this process started, or by another one."""
-        kept = await self._store.read(lambda tx: tx.values.all(_PREFIX))
+        async with self._turn:  # what was read before is never taken for what was read later
+            self._take(self._read(await self._store.read(lambda tx: tx.values.all(_PREFIX))))
+
+    def _read(self, kept: Mapping[str, object]) -> dict[str, Value]:
         found: dict[str, Value] = {}
         for name, value in kept.items():
             key = name.removeprefix(_PREFIX)
@@ -134,7 +139,7 @@ class SettingsAtWork:
             except InvalidRequest as error:
                 details = {"key": key, "error": error.message}
                 _log.warning("kept setting not taken up", extra=details)
-        self._take(found)
+        return found
 
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:
@@ -168,8 +173,7 @@ class SettingsAtWork:
             )
 
         await self._store.write(write)
-        changed = {**self._changed, **values}
-        self._take({key: value for key, value in changed.items() if key not in gone})
+        await self.load()
 
     def _take(self, changed: Mapping[str, Value]) -> None:
         before, self._changed = self._changed, dict(changed)

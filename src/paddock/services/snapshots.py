@@ -1,12 +1,14 @@
 """Snapshots of a team's sandboxes: taken, listed, restored, let go."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from paddock.domain.errors import Conflict
+from paddock.domain.errors import Conflict, PaddockError
 from paddock.domain.event import EventKind
 from paddock.domain.ids import new_ulid
 from paddock.domain.keeping import Keeping
+from paddock.domain.quarantine import check_open
 from paddock.domain.records import (
     SandboxRecord,
     SnapshotRecord,
@@ -27,6 +29,7 @@ from paddock.services.providers import Providers
 from paddock.services.system import system
 from paddock.services.taking import Capture, Taking
 
+_log = logging.getLogger(__name__)
 _CAN_BE_TAKEN = (SandboxState.RUNNING, SandboxState.PAUSED, SandboxState.STOPPED)
 
 
@@ -63,6 +66,7 @@ class Snapshots:
         principal.require(Scope.SNAPSHOTS_WRITE)
         wish.check()
         sandbox = await self._changes.find(principal.team_id, sandbox_name)
+        check_open(sandbox.quarantine, sandbox.name, principal)
         async with self._changes.alone(sandbox.id):
             sandbox = await self._changes.find(principal.team_id, sandbox.id)
             if sandbox.state not in _CAN_BE_TAKEN:
@@ -135,9 +139,15 @@ class Snapshots:
         """Retention: what may go by now goes; how many there were."""
         now = self._clock.wall()
         expired = await self._store.read(lambda tx: tx.snapshots.expired(now, 100))
+        gone = 0
         for snapshot in expired:
-            await self.delete(system(snapshot.team_id, "retention"), snapshot.id)
-        return len(expired)
+            try:
+                await self.delete(system(snapshot.team_id, "retention"), snapshot.id)
+                gone += 1
+            except PaddockError as error:  # which keeps none of the others
+                details = {"id": snapshot.id, "error": error.message}
+                _log.warning("expired snapshot not removed", extra=details)
+        return gone
 
     async def get(self, principal: Principal, name: str) -> SnapshotRecord:
         principal.require(Scope.SNAPSHOTS_READ)

@@ -53,6 +53,8 @@ class Capture:
     """Whatever the template's rules leave out."""
     replace: bool = False
     """The same sandbox's of that name goes, once the new one is there."""
+    replace_any: bool = False
+    """So does another sandbox's: whoever gives the name means the newest of it."""
 
     def check(self) -> None:
         if self.keep_s is not None and not 0 < self.keep_s <= MOST_KEPT_S:
@@ -70,7 +72,11 @@ class Capture:
     def terms(self) -> str:
         """What one key can stand for only once."""
         terms = f"{self.name} {self.memory} {self.keep_s}"
-        said = {" everything": self.everything, " replace": self.replace}
+        said = {
+            " everything": self.everything,
+            " replace": self.replace,
+            " any": self.replace_any,
+        }
         return terms + "".join(word for word, holds in said.items() if holds)
 
 
@@ -128,7 +134,7 @@ class Taking:
             if claimed != record.id:
                 return self._earlier(tx, record.team_id, claimed)
         if wish.name:
-            record = _placed(tx, record, may_replace=wish.replace)
+            record = _placed(tx, record, wish)
         tx.snapshots.add(record)
         self._leases.take(tx, record.id)
         return record
@@ -173,6 +179,7 @@ class Taking:
             record,
             name=record.replacing or record.name,
             replacing="",
+            replacing_any=False,
             ref=taken.ref.id,
             size_bytes=taken.size_bytes,
             ignoring=replace(
@@ -201,7 +208,8 @@ class Taking:
         old = tx.snapshots.get(record.team_id, record.replacing) if record.replacing else None
         if old is None:
             return None
-        _check_same_sandbox(tx, old, record.sandbox_id)
+        if not record.replacing_any:
+            _check_same_sandbox(tx, old, record.sandbox_id)
         if not old.ref:
             raise being_taken(old)
         left = replace(old, name=names.invent(), expires_at=self._clock.wall())
@@ -327,6 +335,7 @@ def _begun(sandbox: SandboxRecord, wish: Capture, now: float) -> SnapshotRecord:
         env=sandbox.env,
         ports=sandbox.ports,
         command_policy=sandbox.command_policy,
+        egress=sandbox.egress,
         automatic=wish.automatic,
         expires_at=None if wish.keep_s is None else now + wish.keep_s,
         owner=sandbox.owner,
@@ -334,20 +343,22 @@ def _begun(sandbox: SandboxRecord, wish: Capture, now: float) -> SnapshotRecord:
     )
 
 
-def _placed(tx: Transaction, record: SnapshotRecord, *, may_replace: bool) -> SnapshotRecord:
+def _placed(tx: Transaction, record: SnapshotRecord, wish: Capture) -> SnapshotRecord:
     """Under its name; or, until it is there, beside the one that has the name."""
     holder = tx.snapshots.get(record.team_id, record.name)
     if holder is None:
         return record
-    _check_same_sandbox(tx, holder, record.sandbox_id)
+    if not wish.replace_any:
+        _check_same_sandbox(tx, holder, record.sandbox_id)
     if not holder.ref:
         raise being_taken(holder)
-    if not may_replace:
+    if not wish.replace:
         raise Conflict(
             f"the name {holder.name} belongs to snapshot {holder.id} of the same sandbox",
             remediation="choose another name, or say that it shall be replaced",
         )
-    return replace(record, name=names.invent(), replacing=holder.name)
+    any_of = wish.replace_any
+    return replace(record, name=names.invent(), replacing=holder.name, replacing_any=any_of)
 
 
 def _check_same_sandbox(tx: Transaction, holder: SnapshotRecord, sandbox_id: str) -> None:

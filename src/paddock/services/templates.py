@@ -1,24 +1,21 @@
 """Templates of the providers that keep their own: listed, added, built, removed."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from paddock.domain.audit import AuditEntry
-from paddock.domain.errors import Broken, Conflict, Forbidden, NotFound, PaddockError, Unsupported
+from paddock.domain.errors import Conflict, Forbidden, NotFound, Unsupported
 from paddock.domain.event import Event, EventKind
 from paddock.domain.records import taken
 from paddock.domain.team import Principal, Scope
 from paddock.domain.template import Removed, SourceKind, Template
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
+from paddock.services.following import Step, Work
 from paddock.services.providers import Providers
 
-_log = logging.getLogger(__name__)
-_MOST_STEPS = 10_000
-_QUIET_S = 5.0
 Progress = Callable[[str, float | None], None]
 """What is being done, and how much of it: 0 to 1, or None where nobody knows."""
 
@@ -43,14 +40,6 @@ class Recipes(Protocol):
     async def prune(self, *, everything: bool) -> Sequence[Removed]:
         """The builds that nobody needs; unless everything may go, those of recipes stay."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """How far a build is."""
-
-    text: str
-    fraction: float | None
 
 
 class Told:
@@ -99,37 +88,6 @@ class Kept:
     """Where sandboxes can wait ready."""
 
 
-class _Build:
-    """A build that goes on, and all that was heard of it."""
-
-    def __init__(self) -> None:
-        self.task: asyncio.Task[None] | None = None
-        self._steps: list[Step] = []
-        self._news = asyncio.Event()
-
-    def hear(self, step: Step) -> None:
-        if len(self._steps) < _MOST_STEPS:
-            self._steps.append(step)
-        news, self._news = self._news, asyncio.Event()
-        news.set()
-
-    async def follow(self) -> AsyncIterator[Step | None]:
-        task, told = self.task, 0
-        assert task is not None
-        while True:
-            news, ended = asyncio.ensure_future(self._news.wait()), task.done()
-            for step in self._steps[told:]:
-                told += 1
-                yield step
-            if ended:
-                news.cancel()
-                _raise_for(task)
-                return
-            await asyncio.wait({news, task}, timeout=_QUIET_S, return_when=asyncio.FIRST_COMPLETED)
-            news.cancel()
-            yield None
-
-
 class Templates:
     """They belong to the installation, so only its operators change them: a recipe may name
     directories of the host, and every team's sandboxes are made of them."""
@@ -138,7 +96,7 @@ class Templates:
         self._store = store
         self._clock = clock
         self._providers = providers
-        self._building: dict[tuple[str, str], _Build] = {}
+        self._building: dict[tuple[str, str], Work] = {}
         self._turns: dict[str, asyncio.Lock] = {}
 
     async def list(self, principal: Principal, provider: str) -> Sequence[Template]:
@@ -208,32 +166,32 @@ class Templates:
         await self._recipe(kept, name)
         place = (provider_name, name)
         if (build := self._building.get(place)) is None:
-            build = self._building[place] = _Build()
-            work = self._build(principal, place, kept, build)
-            build.task = asyncio.create_task(work, name=f"build {name}")
-            build.task.add_done_callback(lambda _: self._building.pop(place, None))
+            build = self._building[place] = Work(f"the build of {name}")
+            build.begin(self._build(principal, place, kept, build))
         return build.follow()
 
     async def aclose(self) -> None:
         """What is half built is thrown away by the provider."""
-        tasks = [build.task for build in self._building.values() if build.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for build in tuple(self._building.values()):
+            await build.aclose()
 
     async def _build(
-        self, principal: Principal, place: tuple[str, str], kept: Kept, build: "_Build"
+        self, principal: Principal, place: tuple[str, str], kept: Kept, build: Work
     ) -> None:
         provider, name = place
-        # One at a time, because a provider does not say which build its progress is of.
-        async with self._turns.setdefault(provider, asyncio.Lock()):
-            stop = kept.told.listen(build.hear)
-            try:
-                await kept.prepare(name)
-                await asyncio.sleep(0)  # what was said last is told by the loop
-            finally:
-                stop()
-        await self._note(principal, name, EventKind.TEMPLATE_BUILT)
+        try:
+            # One at a time, because a provider does not say which build its progress is of.
+            async with self._turns.setdefault(provider, asyncio.Lock()):
+                stop = kept.told.listen(build.hear)
+                try:
+                    await kept.prepare(name)
+                    await asyncio.sleep(0)  # what was said last is told by the loop
+                finally:
+                    stop()
+            await self._note(principal, name, EventKind.TEMPLATE_BUILT)
+        finally:
+            # Here and not in a callback: those run only after followers may have seen the end.
+            self._building.pop(place, None)
 
     async def _recipe(self, kept: Kept, name: str) -> Template:
         try:
@@ -268,17 +226,6 @@ class Templates:
                 remediation="name the provider local, if it is in use; others take images",
             )
         return name, kept
-
-
-def _raise_for(task: "asyncio.Task[None]") -> None:
-    if task.cancelled():
-        raise Broken("the build was ended with the server", remediation="ask again")
-    if (error := task.exception()) is None:
-        return
-    if isinstance(error, PaddockError):
-        raise error
-    _log.error("template could not be built", exc_info=error)
-    raise Broken("the build failed; the server's log has the details") from error
 
 
 def _check(principal: Principal) -> None:

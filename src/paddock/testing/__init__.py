@@ -1,1 +1,1 @@
-"""Shipped test kits: the provider conformance suite and its reference provider."""
+"""Shipped test kits: the conformance suite, its reference provider, and a scripted model."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from paddock.domain.reason import Reason
 from paddock.domain.sandbox import Resources, SandboxState
+from paddock.domain.volume import VolumeMount
 from paddock.ports.provider import SandboxSpec
 from paddock.testing.processes import Family
 
@@ -40,6 +41,7 @@ class Record:
     pid: int = 0
     pid_start: int = 0
     until: float | None = None
+    volumes: tuple[VolumeMount, ...] = ()
 
     @property
     def family(self) -> Family:
@@ -68,6 +70,7 @@ class Records:
             return None
         fields["resources"] = Resources(**fields["resources"])
         fields["ports"] = tuple(fields["ports"])
+        fields["volumes"] = tuple(VolumeMount(**mount) for mount in fields["volumes"])
         fields["state"] = SandboxState(fields["state"])
         fields["reason"] = Reason(fields["reason"]) if fields["reason"] else None
         return Record(**fields)

@@ -44,6 +44,7 @@ from paddock.ports.provider import (
     Status,
     Usage,
 )
+from paddock.ports.volumes import VolumeFiles
 from paddock.testing import processes
 from paddock.testing.records import MARKER, Record, Records, digest, locked
 
@@ -149,6 +150,15 @@ class ReferenceProvider:
     async def fork(self, ref: Ref, key: str, spec: SandboxSpec) -> Observation:
         self._cannot("fork", "fork")
 
+    async def create_volume(self, volume: str, size_mib: int | None) -> None:
+        self._cannot("create_volume", "volumes")
+
+    async def delete_volume(self, volume: str) -> None:
+        self._cannot("delete_volume", "volumes")
+
+    async def open_volume(self, volume: str) -> VolumeFiles:
+        self._cannot("open_volume", "volumes")
+
     async def guest(self, ref: Ref) -> GuestAddress:
         return self._address(self._running(ref))
 
@@ -187,6 +197,7 @@ class ReferenceProvider:
             resources=spec.resources,
             ports=spec.ports,
             egress=spec.egress.mode,
+            volumes=spec.volumes,
             created_at=time.time(),
         )
         try:
@@ -198,12 +209,17 @@ class ReferenceProvider:
 
     def _validate(self, spec: SandboxSpec, source: str) -> None:
         """Everything that can be refused is refused before anything is made."""
+        self._check_volumes(spec)
         if spec.snapshot is not None:
             self._cannot("create from a snapshot", "snapshot")
         if spec.egress != CLOSED:
             self._cannot(f"create with egress {spec.egress.mode}", "egress")
         self._known_template(spec.template)
         self._check_limits(spec)
+
+    def _check_volumes(self, spec: SandboxSpec) -> None:
+        if spec.volumes:
+            self._cannot("create with volumes", "volumes")
 
     def _check_limits(self, spec: SandboxSpec) -> None:
         spec.resources.check_within(_most(self._place))

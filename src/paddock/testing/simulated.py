@@ -35,6 +35,7 @@ from paddock.ports.provider import (
 )
 from paddock.testing.leaving_out import leave_out
 from paddock.testing.records import Record, locked
+from paddock.testing.sharing import SharingProvider
 from paddock.testing.showing import ShowingProvider
 
 IMAGE = "registry.example/simulated:1"
@@ -43,7 +44,7 @@ IMAGE = "registry.example/simulated:1"
 _CLOSED_NETWORK = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 
 
-class SimulatedProvider(ShowingProvider):
+class SimulatedProvider(SharingProvider, ShowingProvider):
     """The reference provider with everything that can be had without a fence."""
 
     def __init__(self, place: Path, name: str = "simulated") -> None:
@@ -66,6 +67,7 @@ class SimulatedProvider(ShowingProvider):
             any_image=True,
             expires_itself=True,
             metrics=True,
+            volumes=os.geteuid() == 0,
             max_lifetime_s=3600.0,
             max_ports=3,
             max_labels=4,
@@ -197,6 +199,9 @@ class SimulatedProvider(ShowingProvider):
                 raise LimitExceeded(f"{given} {what}", remediation=f"give at most {most}")
         if spec.egress != CLOSED and not self.capabilities.egress:
             self._cannot(f"create with egress {spec.egress.mode}", "egress")
+        if spec.egress.mode is NetworkMode.ALLOWLIST and not self.capabilities.allowlist:
+            self._cannot("create with an allowlist", "allowlist")
+        self._check_volumes(spec)
         self._check_limits(spec)
         if source and (spec.template or spec.snapshot):
             raise InvalidRequest("a fork names no source of its own")
@@ -229,7 +234,8 @@ class SimulatedProvider(ShowingProvider):
                 self._copy(self._disk(source), self._disk(record.id))
 
     def _prefix(self, record: Record) -> tuple[str, ...]:
-        return _CLOSED_NETWORK if self._is_closed(record) else ()
+        network = _CLOSED_NETWORK if self._is_closed(record) else ()
+        return (*network, *self._mounting(record))
 
     def _is_closed(self, record: Record) -> bool:
         return record.egress == NetworkMode.NONE and self.capabilities.egress

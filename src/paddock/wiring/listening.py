@@ -2,21 +2,32 @@
 
 import asyncio
 import socket
+import ssl
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from starlette.types import ASGIApp
+
 from paddock import telemetry
-from paddock.domain.errors import Unavailable
+from paddock.domain.errors import InvalidRequest, Unavailable
+from paddock.interfaces.api.app import create_app
 from paddock.interfaces.api.context import Services
 from paddock.interfaces.api.serving import serving
+from paddock.interfaces.e2b import app as e2b
+from paddock.interfaces.e2b.app import Beside
+from paddock.interfaces.e2b.door import SandboxDoor
 from paddock.interfaces.preview import Front, FrontConfig
 from paddock.interfaces.preview.door import Door
 from paddock.settings import ServerConfig
 
 _LONGEST_SOCKET_PATH = 107
+_IDLE_S = 640.0
+"""Longer than clients keep a connection for later: one that is closed just when they use it again
+costs them a request that they dare not repeat."""
 
 
 @asynccontextmanager
@@ -24,9 +35,8 @@ async def listening(config: ServerConfig, services: Services) -> AsyncIterator[s
     """The public address: the front there, and the API behind it on a socket of its own."""
     async with AsyncExitStack() as stack:
         inner = stack.enter_context(_inner_socket(config.data_dir))
-        await stack.enter_async_context(
-            serving(services, inner, telemetry.observe_request, telemetry.within_request)
-        )
+        warm = ("/healthz", "/health")
+        await stack.enter_async_context(serving(_application(services), inner, warm))
 
         async def api() -> socket.socket:
             connection = socket.socket(socket.AF_UNIX)
@@ -34,16 +44,55 @@ async def listening(config: ServerConfig, services: Services) -> AsyncIterator[s
             await asyncio.get_running_loop().sock_connect(connection, str(inner))
             return connection
 
+        domain = config.preview_domain
         own_host = urlsplit(config.public_url).hostname or ""
-        door = Door(services.previews, config.preview_domain, api, own_host=own_host)
-        limits = FrontConfig(trusted_proxies=config.trusted_proxies, public_url=config.public_url)
+        previews = Door(services.previews, domain, api, own_host=own_host)
+        door = SandboxDoor(services.e2b.passages, domain, previews, api)
+        limits = FrontConfig(
+            trusted_proxies=config.trusted_proxies,
+            public_url=config.public_url,
+            idle_timeout_s=_IDLE_S,
+        )
         front = await stack.enter_async_context(Front(door, limits))
+        tls = _tls(config)
         try:
             host, port = await front.listen(config.host, config.port)
         except OSError as error:
             raise _taken(config, error) from error
+        if tls is not None:
+            try:
+                await front.listen(config.host, config.tls_port, tls)
+            except OSError as error:
+                raise _taken(replace(config, port=config.tls_port), error) from error
         shown = f"[{host}]" if ":" in host else host
         yield f"http://{shown}:{port}"
+
+
+def _application(services: Services) -> ASGIApp:
+    """Our own API, and E2B's beside it."""
+
+    def observe(method: str, route: str, status: int, seconds: float) -> None:
+        telemetry.observe_request(method, route, status, seconds)
+        services.metrics.observe_request(method, route, status, seconds)
+
+    bind = telemetry.within_request
+    return Beside(create_app(services, observe, bind), e2b.create_app(services, observe, bind))
+
+
+def _tls(config: ServerConfig) -> ssl.SSLContext | None:
+    if config.tls_certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(config.tls_certificate, config.tls_key)
+    except OSError as error:  # what OpenSSL cannot read is one as well
+        raise InvalidRequest(
+            f"the certificate {config.tls_certificate} cannot be used: {error}",
+            remediation="set server.tls_certificate and server.tls_key to PEM files that belong "
+            "together",
+        ) from error
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
 def check_free(config: ServerConfig) -> None:

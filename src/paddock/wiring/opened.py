@@ -37,7 +37,8 @@ async def in_use(settings: Settings, progress: Progress) -> AsyncIterator[Provid
             for name, one in bare.items()
             if not isinstance(one, str) and (recipes := opener.templates(one)) is not None
         }
-        yield Providers(opened, default, absent, templates=kept)
+        gateways = opening.gateways(bare.values())
+        yield Providers(opened, default, absent, templates=kept, flows=gateways, doors=gateways)
 
 
 async def _opened(opener: opening.Opener, name: str) -> Provider | str:

@@ -5,7 +5,8 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from typing import Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 from paddock import telemetry
 from paddock.adapters.providers import registry
@@ -16,6 +17,9 @@ from paddock.ports.clock import SystemClock
 from paddock.ports.provider import Finding, Provider, Status
 from paddock.services.templates import Pool
 from paddock.settings import Settings
+
+if TYPE_CHECKING:
+    from paddock.adapters.egress.gateway import HostGateway
 
 AUTO = "auto"
 Look = Callable[[], Awaitable[Sequence[Finding]]]
@@ -96,9 +100,21 @@ class Opener:
         kind: Any = registry.load(name)
         match name:
             case "local":
-                opening = kind.open(self._local, progress=self._progress)
+                opening = kind.open(
+                    self._local,
+                    progress=self._progress,
+                    egress=self._settings.egress,
+                    closed_ports=self._settings.server.ports,
+                    agents=self._agents,
+                )
             case "docker":
-                opening = kind.open(self._settings.docker, await self._images())
+                opening = kind.open(
+                    self._settings.docker,
+                    await self._images(),
+                    egress=self._settings.egress,
+                    closed_ports=self._settings.server.ports,
+                    agents=self._agents,
+                )
             case _:
                 opening = kind.open(getattr(self._settings, name, None))
         opened: Provider = await opening
@@ -108,6 +124,12 @@ class Opener:
     def _local(self) -> Any:
         """Nothing is kept warm by a process that will be gone before anybody could claim it."""
         return self._settings.local if self._warm else replace(self._settings.local, warm={})
+
+    @property
+    def _agents(self) -> Path | None:
+        """Only a server makes the directory that it installs them in."""
+        place = self._settings.agents_dir
+        return place if self._warm or place.is_dir() else None
 
     async def prepare(self, bare: Provider, template: str) -> None:
         """Building a template takes minutes, more than create() is given; so it is done before."""
@@ -148,6 +170,18 @@ def pool(bare: Provider, settings: Settings) -> Pool | None:
     if not isinstance(bare, LocalProvider):
         return None
     return Pool(bare.keep_warm, bare.warm.ready_of, settings.local.warm)
+
+
+def gateways(bare: Iterable[Provider | str]) -> "dict[str, HostGateway]":
+    """Of those that have one."""
+    from paddock.adapters.providers.docker.provider import DockerProvider
+    from paddock.adapters.providers.local.provider import LocalProvider
+
+    return {
+        each.name: each.gateway
+        for each in bare
+        if isinstance(each, LocalProvider | DockerProvider) and each.gateway is not None
+    }
 
 
 async def health(name: str, settings: Settings, findings: Sequence[Finding]) -> Sequence[Finding]:

@@ -1,10 +1,12 @@
 """The control plane as one running thing: store, providers, services, rounds, and the listener."""
 
 import asyncio
+import gc
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from paddock.adapters.host_memory import host_memory
 from paddock.adapters.providers.dialing import dial
@@ -21,8 +23,9 @@ from paddock.interfaces.api.hot import Changeable, hot
 from paddock.interfaces.api.limits import RateLimit
 from paddock.interfaces.api.metrics import Metrics, count_states
 from paddock.interfaces.cli.toolbox import Progress
+from paddock.interfaces.e2b.services import E2bServices
 from paddock.ports.clock import SystemClock
-from paddock.ports.store import Page, Store, Transaction
+from paddock.ports.store import Store
 from paddock.ports.vault import Vault
 from paddock.services.access import Access
 from paddock.services.activity import Activity
@@ -30,13 +33,12 @@ from paddock.services.admission import Admission
 from paddock.services.archives import Archives
 from paddock.services.changes import Changes
 from paddock.services.commands import Commands
-from paddock.services.environment import Configuration, Environment
+from paddock.services.environment import Environment
 from paddock.services.events import EventFeed
 from paddock.services.files import Files
 from paddock.services.guests import Guests
 from paddock.services.health import ProviderHealth
 from paddock.services.history import History
-from paddock.services.housekeeping import Housekeeping
 from paddock.services.inside import Inside
 from paddock.services.intake import Intake
 from paddock.services.keeping import AutomaticSnapshots
@@ -45,43 +47,36 @@ from paddock.services.once import Once
 from paddock.services.people import People
 from paddock.services.policies import Policies
 from paddock.services.pools import Pools
-from paddock.services.pressure import Pressure
 from paddock.services.previews import Previews
 from paddock.services.providers import Providers
 from paddock.services.purges import Purges
-from paddock.services.reaper import Reaper
 from paddock.services.recall import Recall
-from paddock.services.reconciler import Reconciler
 from paddock.services.sandboxes import Sandboxes
-from paddock.services.secrets import Secrets
 from paddock.services.sessions import Sessions
 from paddock.services.settings import SettingsAtWork
 from paddock.services.snapshots import Snapshots
-from paddock.services.system import system
 from paddock.services.templates import Templates
 from paddock.services.terminals import Terminals
+from paddock.services.volumes import Volumes
 from paddock.services.work import WorkInside
 from paddock.settings import ServerConfig, Settings
+from paddock.wiring.agents import agents_of
+from paddock.wiring.anyone import anyone
+from paddock.wiring.broker import brokered
 from paddock.wiring.configured import configured
+from paddock.wiring.e2b import e2b_of
+from paddock.wiring.egress import egress_of
 from paddock.wiring.keys import keep, open_vault
 from paddock.wiring.listening import check_free, listening
 from paddock.wiring.opened import in_use
+from paddock.wiring.own_ports import close_own_ports
+from paddock.wiring.rounds import Rounds, rounds_of
 from paddock.wiring.ssh import ssh_listening, ssh_of
+from paddock.wiring.tasks import tasks_of
 from paddock.wiring.tracing import calls_traced, traced, with_traces
 
-_ON_THIS_HOST = frozenset({"local", "docker", "reference"})
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 TOKEN_FILE = "admin-token"  # noqa: S105 - the name of a file
-
-
-@dataclass(frozen=True, slots=True)
-class Rounds:
-    """What goes on in the background."""
-
-    reaper: Reaper
-    reconciler: Reconciler
-    pressure: Pressure
-    housekeeping: Housekeeping
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +105,19 @@ async def serve(
         listening(settings.server, plane.services) as url,
         ssh_listening(settings.server, plane.services),
     ):
+        await close_own_ports(providers.flows)
+        _settle_in()
         ready(url)
         async with asyncio.TaskGroup() as group:
-            group.create_task(plane.rounds.reaper.run(), name="reaper")
-            group.create_task(plane.rounds.reconciler.run(), name="reconciler")
-            group.create_task(plane.rounds.pressure.run(), name="pressure")
-            group.create_task(plane.rounds.housekeeping.run(), name="housekeeping")
+            plane.rounds.begin(group)
+            group.create_task(plane.services.broker.run(), name="broker")
+
+
+def _settle_in() -> None:
+    """What is there when everything answers stays until the end. Were it looked at for garbage
+    again and again, that would be a fifth of what a burst of creations costs."""
+    gc.collect()
+    gc.freeze()
 
 
 @asynccontextmanager
@@ -132,39 +134,42 @@ async def assembled(
         access = Access(store, SystemClock(), once)
         await access.begin(lambda token: keep(data / TOKEN_FILE, token))
         await stack.enter_async_context(access.stays.watching())
-        installation = str(
-            await store.write(lambda tx: tx.values.add("installation", new_id("ins")))
-        )
-        key = await store.write(lambda tx: tx.values.add("preview-key", secrets.token_hex(32)))
-        parts = _Parts(store, calls_traced(providers, trace), installation)
-        parts.once = once
-        parts.open_secrets(vault)
+        installation = await _kept(store, "installation", new_id("ins"))
+        secret = bytes.fromhex(await _kept(store, "preview-key", secrets.token_hex(32)))
+        parts = _Parts(store, calls_traced(providers, trace), installation, once)
+        parts.open_egress(settings)
+        await parts.open_secrets(vault)
+        parts.open_tasks(settings)
+        stack.push_async_callback(parts.agents.aclose)
         await stack.enter_async_context(parts.metrics.watching())
         await stack.enter_async_context(parts.guests)
         stack.push_async_callback(parts.making.aclose)
         await stack.enter_async_context(parts.events)
-        parts.anyone = None if auth else await _anyone(store)
-        previews = parts.previews(access, bytes.fromhex(str(key)))
-        rounds = parts.rounds(settings)
+        parts.anyone = None if auth else await anyone(store)
+        previews = parts.previews(access, secret)
+        rounds = rounds_of(parts, settings.server.reap_every_s)
         at_work = parts.settings(settings, rounds)
         await stack.enter_async_context(parts.in_force(at_work))
-        services = parts.services(
-            settings,
-            access=access,
-            previews=previews,
-        )
-        log = services.commands.log
-        for part in (services.previews, services.templates, services.purges, log):
+        theirs = e2b_of(parts, previews, secret, settings)
+        services = parts.services(settings, access, theirs)
+        closing = (services.previews, services.templates, theirs.builds, services.purges)
+        for part in (*closing, services.commands.log):
             stack.push_async_callback(part.aclose)
         await _take_up(services, rounds)
         await stack.enter_async_context(services.purges.watching())
         yield Plane(with_traces(services, trace), rounds)
 
 
+async def _kept(store: Store, name: str, new: str) -> str:
+    """What was settled when the installation first began."""
+    return str(await store.write(lambda tx: tx.values.add(name, new)))
+
+
 async def _take_up(services: Services, rounds: Rounds) -> None:
     """What the last process left half done."""
     await rounds.reconciler.look()
     await services.snapshots.settle()
+    await services.volumes.settle(at_start=True)
     await services.purges.settle()
 
 
@@ -177,10 +182,8 @@ def _store(settings: Settings) -> AbstractAsyncContextManager[Store]:
 class _Parts:
     """What services are made of, each made once."""
 
-    once: Once
-
-    def __init__(self, store: Store, providers: Providers, installation: str) -> None:
-        self.store, self.installation = store, installation
+    def __init__(self, store: Store, providers: Providers, installation: str, once: Once) -> None:
+        self.store, self.installation, self.once = store, installation, once
         self.anyone: Principal | None = None
         self.clock = clock = SystemClock()
         self.metrics = metrics = Metrics(lambda: count_states(self.changes))
@@ -237,13 +240,14 @@ class _Parts:
         store, clock = self.store, self.clock
         self.policies = Policies(store, clock, self.changes, read_script)
         self.pools = Pools(store, clock, self.providers)
+        self.volumes = Volumes(store, clock, self.providers)
         self.inside = Inside(self.changes, self.guests, self.activity, self.sandboxes)
         self.commands = Commands(self.inside, store, clock, self.policies)
         self.work = WorkInside(store, self.inside, self.guests)
         self.sandboxes.holds.append(self.work.hold)
 
     def previews(self, access: Access, key: bytes) -> Previews:
-        return Previews(
+        self.shown = Previews(
             self.store,
             self.clock,
             changes=self.changes,
@@ -257,11 +261,11 @@ class _Parts:
             dial=dial,
             key=key,
         )
+        return self.shown
 
     def settings(self, settings: Settings, rounds: Rounds) -> SettingsAtWork:
         known = configured(settings)
-        config = settings.server
-        self.rate = RateLimit(config.requests_per_second, config.requests_burst)
+        self.rate = RateLimit(settings.server.requests_per_second, settings.server.requests_burst)
         parts = Changeable(
             self.rate, self.making, rounds.reaper, rounds.housekeeping, self.snapshots
         )
@@ -272,22 +276,52 @@ class _Parts:
     async def in_force(self, settings: SettingsAtWork) -> AsyncIterator[None]:
         """What was set at run time holds, and what other processes set while this is open."""
         await settings.load()
-        async with settings.following(), self.policies.following(), self.pools.kept():
+        async with (
+            settings.following(),
+            self.policies.following(),
+            self.egress.following(),
+            self.pools.kept(),
+        ):
             yield
 
-    def services(
-        self,
-        configured: Settings,
-        *,
-        access: Access,
-        previews: Previews,
-    ) -> Services:
-        return Services(
+    def services(self, configured: Settings, access: Access, e2b: E2bServices) -> Services:
+        return self._with_what_is_inside(configured)(
             store=self.store,
             access=access,
             people=self._people(access),
             purges=self._purges(),
             sandboxes=self.sandboxes,
+            egress=self.egress,
+            approvals=self.approvals,
+            pools=self.pools,
+            snapshots=self.snapshots,
+            automatic=self.automatic,
+            events=self.events,
+            intake=self._intake(configured.server),
+            history=History(self.store, self.changes),
+            previews=self.shown,
+            preview_domain=configured.server.preview_domain,
+            public_url=configured.server.public_url,
+            ssh=ssh_of(self, self.shown, configured.server.ssh_public),
+            providers=self.providers,
+            health=ProviderHealth(self.providers, self.clock),
+            metrics=self.metrics,
+            settings=self.at_work,
+            secrets=self.secrets,
+            bindings=self.bindings,
+            broker=self.broker,
+            agents=self.agents,
+            templates=Templates(self.store, self.clock, self.providers),
+            volumes=self.volumes,
+            rate=self.rate,
+            e2b=e2b,
+            anyone=self.anyone,
+        )
+
+    def _with_what_is_inside(self, configured: Settings) -> Callable[..., Services]:
+        """Of the services, those for what happens in sandboxes."""
+        return partial(
+            Services,
             environment=Environment(self.changes, self.guests),
             commands=self.commands,
             terminals=Terminals(self.inside, self.commands),
@@ -296,24 +330,9 @@ class _Parts:
             archives=Archives(self.inside, self.store, self.clock, configured.files),
             inside=self.inside,
             policies=self.policies,
-            pools=self.pools,
-            snapshots=self.snapshots,
-            automatic=self.automatic,
-            events=self.events,
-            intake=self._intake(configured.server),
-            history=History(self.store, self.changes),
-            previews=previews,
-            preview_domain=configured.server.preview_domain,
-            public_url=configured.server.public_url,
-            ssh=ssh_of(self, previews, configured.server.ssh_public),
-            providers=self.providers,
-            health=ProviderHealth(self.providers, self.clock),
-            metrics=self.metrics,
-            settings=self.at_work,
-            secrets=self.secrets,
-            templates=Templates(self.store, self.clock, self.providers),
-            rate=self.rate,
-            anyone=self.anyone,
+            tasks=self.task_parts.tasks,
+            attempts=self.task_parts.attempts,
+            care=self.task_parts.care,
         )
 
     def _people(self, access: Access) -> People:
@@ -330,53 +349,16 @@ class _Parts:
             recall=self.recall,
         )
 
-    def open_secrets(self, vault: Vault) -> None:
-        self.secrets = Secrets(self.store, self.clock, vault)
-        self.making.configure = Configuration(self.secrets, self.guests).give
+    async def open_secrets(self, vault: Vault) -> None:
+        self.secrets, self.bindings, self.broker, self.headers = await brokered(self, vault)
+
+    def open_tasks(self, settings: Settings) -> None:
+        self.agents = agents_of(self, settings)
+        self.task_parts = tasks_of(self, settings.tasks, self.agents)
+
+    def open_egress(self, settings: Settings) -> None:
+        self.egress, self.approvals, self.egress_asks = egress_of(self, settings)
 
     def _intake(self, config: ServerConfig) -> Intake:
         pace = RateLimit(config.events_per_second, config.events_burst)
-        return Intake(self.store, self.clock, self.changes, pace.take)
-
-    def rounds(self, settings: Settings) -> Rounds:
-        reaper = Reaper(
-            self.store,
-            self.clock,
-            self.providers,
-            changes=self.changes,
-            sandboxes=self.sandboxes,
-            guests=self.guests,
-            activity=self.activity,
-            every_s=settings.server.reap_every_s,
-        )
-        reconciler = Reconciler(
-            self.store,
-            self.clock,
-            self.providers,
-            changes=self.changes,
-            making=self.making,
-            sandboxes=self.sandboxes,
-            snapshots=self.snapshots,
-            installation=self.installation,
-        )
-        pressure = Pressure(
-            self.store,
-            self.clock,
-            host_memory,
-            changes=self.changes,
-            sandboxes=self.sandboxes,
-            providers=self.providers,
-            activity=self.activity,
-            here=_ON_THIS_HOST,
-        )
-        pressure.told.append(self.pools.under_pressure)
-        self.metrics.pools = self.pools.states
-        housekeeping = Housekeeping(self.store, self.clock, self.automatic)
-        return Rounds(reaper, reconciler, pressure, housekeeping)
-
-
-async def _anyone(store: Store) -> Principal:
-    def first(tx: Transaction) -> str:
-        return next(team.id for team in tx.teams.list(Page(1000)) if team.operator)
-
-    return replace(system(await store.read(first), "anyone"), actor="anyone")
+        return Intake(self.store, self.clock, self.changes, pace.take, inside=self.broker.inside)

@@ -28,6 +28,7 @@ _VERBS_OF = (
     "secrets",
     "snapshots",
     "templates",
+    "volumes",
 )
 
 

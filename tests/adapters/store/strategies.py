@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from paddock.domain.egress import EgressPolicy
+from paddock.domain.egress import EgressWish, NetworkMode
 from paddock.domain.event import Event, EventKind
 from paddock.domain.ids import new_ulid
 from paddock.domain.lifetime import Clockwork, Lifetime, OnTimeout
@@ -48,6 +48,12 @@ clocks = st.builds(
     keep_alive_until=maybe_moments,
     stopped_at=maybe_moments,
 )
+wishes = st.builds(
+    EgressWish,
+    st.none() | st.sampled_from(NetworkMode),
+    st.none() | lines,
+    st.lists(any_text, max_size=2).map(tuple),
+)
 sandboxes = st.builds(
     SandboxRecord,
     id=st.builds(lambda: f"sbx_{new_ulid()}"),
@@ -66,7 +72,7 @@ sandboxes = st.builds(
     labels=st.dictionaries(lines, lines, max_size=3),
     identity=lines,
     env=st.dictionaries(any_text, any_text, max_size=3),
-    egress=st.from_type(EgressPolicy),
+    egress=wishes,
     ports=st.lists(ports, max_size=3).map(tuple),
     public_ports=st.frozensets(ports, max_size=3),
     lifetime=lifetimes,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from paddock.domain.egress import OPEN
+from paddock.domain.egress import EgressWish, NetworkMode
 from paddock.domain.errors import Conflict, InvalidRequest, NotFound
 from paddock.domain.lifetime import Clockwork, Lifetime, OnTimeout
 from paddock.domain.reason import Reason
@@ -51,7 +51,7 @@ async def test_everything_about_a_sandbox_is_kept(store, team):
         labels={"app": "shop", "ünï": "côdé"},
         identity="worktree://host/ünï",
         env={"KEY": "v\0"},
-        egress=OPEN,
+        egress=EgressWish(NetworkMode.ALLOWLIST, "", ("a.example", "!b.example")),
         ports=(80, 443),
         public_ports=frozenset({80}),
         lifetime=Lifetime(60.5, OnTimeout.STOP, None, 5.25, True),

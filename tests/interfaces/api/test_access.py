@@ -6,8 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from paddock.domain.approval import Kind
 from paddock.domain.errors import PaddockError, leaves
+from paddock.domain.ids import new_id
+from paddock.domain.message import MESSAGE_PREFIX, Message, Mode
+from paddock.domain.task import TASK_PREFIX, TaskRecord
+from paddock.domain.task_wish import TaskWish
+from paddock.domain.volume import VOLUME_PREFIX, VolumeRecord, VolumeState
 from paddock.interfaces.api.errors import STATUS
+from paddock.services.approvals import Question
 from paddock.services.ssh_access import AccessWish
 from paddock.settings import ServerConfig, Settings
 from tests.control_plane import disposable
@@ -71,21 +78,37 @@ async def test_a_second_team_finds_nothing_of_the_first_on_any_route(plane, box)
     admin = await plane.services.access.authenticate(plane.admin.token)
     accesses = plane.services.ssh.accesses
     access, *_ = await accesses.create(admin, box["id"], AccessWish(reveal=True))
+    # Of the store alone: this provider keeps none.
+    volume = VolumeRecord(
+        new_id(VOLUME_PREFIX), admin.team_id, "ours", box["provider"], VolumeState.READY, 0.0
+    )
+    await plane.services.store.write(lambda tx: tx.volumes.add(volume))
     mine = {
         "sandbox": box["id"],
+        "volume": volume.id,
         "access": access.id,
         "command": command,
         "token": tokens["items"][0]["id"],
         "snapshot": "s",
         "port": 3000,
         "secret": "TOKEN",
+        "way": "header",
         "template": "none",
         "purge": (await plane.admin.post("/v1/purge", {"owner": "nobody"}))["id"],
         "person": (await plane.admin.post("/v1/people", {"name": "Ours"}))["id"],
         "session": (await plane.client("").post("/v1/session", {"token": plane.admin.token}))["id"],
         "identity": "acme/shop",
+        "app": "shop",
+        "preset": "none",
+        "agent": "none",
+        "approval": await _asked(plane, box),
+        **await _tried(plane, admin),
     }
+    ours = {"mode": None, "preset": None, "rules": ["shop.example"], "on_block": None}
+    await plane.admin.call("PUT", "/v1/apps/shop/egress", ours)
     await plane.admin.call("PUT", "/v1/secrets/TOKEN", {"value": "x", "sensitive": False})
+    bound = {"hosts": ["shop.example"]}
+    await plane.admin.call("PUT", "/v1/secrets/TOKEN/bindings/header", bound)
     document = (await plane.admin.get("/v1/openapi.json")).body
     tried = 0
     for path, operations in document["paths"].items():
@@ -97,13 +120,69 @@ async def test_a_second_team_finds_nothing_of_the_first_on_any_route(plane, box)
             where = path.format(**mine) + _query(operation)
             answer = await stranger.call(method.upper(), where, body)
             # Templates are the installation's: seen by all who have them, changed by operators.
-            expected = (403, 404, 501) if path.startswith("/v1/templates") else (404,)
+            expected = (403, 404, 501) if path.startswith(_INSTALLATIONS) else (404,)
+            # An app is a name in a team: under the same one a stranger sets what is their own.
+            if path == "/v1/apps/{app}/egress" and method != "get":
+                expected = (200, 204)
             assert answer.status in expected, (method, path, answer.status, answer.body)
             tried += 1
     assert tried >= 20
     assert (await plane.admin.get(f"/v1/sandboxes/{box['id']}"))["state"] == "running"
     assert (await stranger.get("/v1/sandboxes"))["items"] == []
-    assert (await stranger.get("/v1/events"))["items"] == []
+    told = (await stranger.get("/v1/events"))["items"]
+    assert {each["kind"] for each in told} == {"egress.changed"}
+    assert (await plane.admin.get("/v1/apps/shop/egress")).body == {**ours, "warnings": []}
+    assert [each["id"] for each in (await plane.admin.get("/v1/volumes"))["items"]] == [volume.id]
+    assert (await stranger.get("/v1/volumes"))["items"] == []
+    assert (await stranger.get("/v1/tasks"))["items"] == []
+    assert (await plane.admin.get(f"/v1/tasks/{mine['task']}"))["cancelling"] is False
+
+
+async def _tried(plane, admin):
+    """Attempts of the store alone, with a message."""
+    ids = {"task": new_id(TASK_PREFIX), "message": new_id(MESSAGE_PREFIX), "group": "att_ours"}
+    wish = TaskWish("ours", "claude_code")
+    task = TaskRecord(
+        ids["task"],
+        admin.team_id,
+        "ours",
+        wish,
+        created_at=0.0,
+        changed_at=0.0,
+        attempt_of="att_ours",
+    )
+    sent = Message(ids["message"], admin.team_id, task.id, "x", Mode.NOW, "us", queued_at=0.0)
+
+    def add(tx):
+        tx.tasks.add(task)
+        tx.messages.add(sent)
+
+    await plane.services.store.write(add)
+    for path in ("/v1/tasks/{task}", "/v1/tasks/{task}/messages/{message}", "/v1/attempts/{group}"):
+        assert (await plane.admin.get(path.format(**ids))).status == 200, path
+    return ids
+
+
+async def _asked(plane, box):
+    """A question to the team that the sandbox belongs to."""
+    question = Question(
+        Kind.EGRESS,
+        "a.example:443",
+        title="a.example:443",
+        why="",
+        asked_by=box["id"],
+        detail={},
+        timeout_s=300,
+    )
+
+    def ask(tx):
+        sandbox = tx.sandboxes.get("", box["id"])
+        return plane.services.approvals.ask(tx, sandbox, question).id
+
+    return await plane.services.store.write(ask)
+
+
+_INSTALLATIONS = ("/v1/templates", "/v1/egress/presets")
 
 
 def _query(operation):
@@ -127,6 +206,8 @@ def _value(document, schema):
         schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     if "examples" in schema:
         return schema["examples"][0]
+    if "enum" in schema:
+        return schema["enum"][0]
     if schema.get("type") == "object":
         required = schema.get("required", [])
         return {name: _value(document, schema["properties"][name]) for name in required}

@@ -95,7 +95,8 @@ async def test_a_value_in_a_sandbox_is_in_no_record_and_there_again_after_a_star
         path = f"/v1/sandboxes/{box['id']}"
         assert (await variables(plane, box))["DEEP"] == SECRET
         shown = await plane.admin.get(path)
-        assert "DEEP" not in str(shown.body)
+        assert SECRET not in str(shown.body)
+        assert shown["exposed_secrets"] == ["DEEP"], "its name is all that is shown of it"
         for file in (plane.place / "data").iterdir():
             if file.is_file():
                 assert SECRET.encode() not in file.read_bytes(), file.name

@@ -103,7 +103,14 @@ async def test_a_page_that_cannot_be_is_refused(plane, box, query):
 @pytest.mark.proves("Q5")
 async def test_every_list_is_in_pages_or_has_an_end_by_nature(plane):
     """The rest is as long as the configuration, or as the ports that a sandbox listens on."""
-    bounded = {"/v1/settings", "/v1/providers", "/v1/sandboxes/{sandbox}/ports"}
+    bounded = {
+        "/v1/settings",
+        "/v1/providers",
+        "/v1/egress/presets",
+        "/v1/bindings",
+        "/v1/sandboxes/{sandbox}/credentials",
+        "/v1/sandboxes/{sandbox}/ports",
+    }
     document = (await plane.admin.get("/v1/openapi.json")).body
     shapes = document["components"]["schemas"]
     unpaged = set()

@@ -202,6 +202,7 @@ async def test_only_the_operating_team_sees_what_is_the_installations(plane):
             "retention.deleted_sandboxes_s",
             "retention.events_s",
             "retention.keys_s",
+            "retention.tasks_s",
             "server.events_burst",
             "server.events_per_second",
             "server.preview_domain",

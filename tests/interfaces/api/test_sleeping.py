@@ -32,7 +32,8 @@ async def a_box(plane):
 async def test_a_sleeping_sandbox_is_read_and_sleeps_on(showing, verb):
     admin = showing.admin
     path, home = await a_box(showing)
-    asleep = await admin.post(f"{path}/{verb}")
+    await admin.post(f"{path}/{verb}")
+    asleep = await admin.get(path)
     state = asleep["state"]
     listed = await admin.get(f"{path}/files/list?path={home}&depth=2")
     assert [item["name"] for item in listed["items"]] == ["d", "note"]

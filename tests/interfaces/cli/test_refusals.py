@@ -112,7 +112,10 @@ def test_an_unknown_provider_is_refused_and_the_known_ones_are_named():
 def test_an_unknown_template_is_not_found_and_nothing_is_made(cli):
     done = cli("sandbox", "run", "--template", "nonesuch", "--label", cli.label, "--", "true")
     assert done.returncode == 1
-    assert b"error: there is no template 'nonesuch'\n  fix: use one of base, tiny" in done.stderr
+    assert (
+        b"error: there is no template 'nonesuch'\n  fix: use one of base, code-interpreter, tiny"
+        in done.stderr
+    )
     assert cli.left() == []
 
 

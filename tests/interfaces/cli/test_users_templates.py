@@ -17,6 +17,7 @@ import pytest
 
 from paddock.adapters.providers.local.storage import open_storage
 from paddock.adapters.providers.local.templates import TemplateStore
+from paddock.adapters.providers.local.templates.recipes import BUILT_IN
 from paddock.domain.ids import new_ulid
 from tests.adapters.providers.local import tiny
 from tests.engines import CACHE, base_root
@@ -124,7 +125,7 @@ def test_templates_are_listed_added_built_once_and_removed(user: User, small_roo
     user.does(*add, "--setup", "echo made > /made; id -u", "--setup", "chown 7:8 /made")
     assert (user.home / f".local/share/paddock/templates/{user.name}.json").exists()
     listed = json.loads(user.does("template", "list", "-o", "json"))["templates"]
-    assert {each["name"] for each in listed} == {"base", user.name}
+    assert {each["name"] for each in listed} == {*BUILT_IN, user.name}
     first = user("template", "build", user.name)
     assert first.returncode == 0, first.stderr
     assert "set-up: chown 7:8 /made" in first.stderr

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from paddock.interfaces.client import Server
 from paddock.testing.simulated import SimulatedProvider
 from tests.control_plane import Plane, disposable
+from tests.tasks.conftest import at_work
 
 
 @dataclass
@@ -37,14 +38,18 @@ class Running:
 
 
 @contextmanager
-def serving(**more) -> Iterator[Running]:
-    """In a thread, so that blocking clients can be tried, and quickly started and ended."""
+def serving(*, works: bool = False, **more) -> Iterator[Running]:
+    """In a thread, so that blocking clients can be tried, and quickly started and ended. It works
+    at tasks if it is told to."""
     ready: Future[Running] = Future()
     stop: Future[asyncio.Event] = Future()
 
     async def main() -> None:
         ended = asyncio.Event()
-        async with disposable(provider=SimulatedProvider, **more) as plane:
+        async with (
+            disposable(provider=SimulatedProvider, **more) as plane,
+            at_work(plane) if works else nullcontext(),
+        ):
             stop.set_result(ended)
             ready.set_result(Running(plane, asyncio.get_running_loop()))
             await ended.wait()

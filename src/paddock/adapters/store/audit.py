@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from sqlalchemy import Connection, func, insert, or_, select, update
@@ -39,7 +39,7 @@ class SqlAudit:
             as_stored = replace(entry, at=float(entry.at), detail=json.loads(encode(entry.detail)))
             linked.append(chained(as_stored, seq, previous))
             previous = linked[-1].hash
-        self._connection.execute(_INSERT, [asdict(entry) for entry in linked])
+        self._connection.execute(_INSERT, [_to_row(entry) for entry in linked])
         return linked
 
     def after(self, seq: int, limit: int, *, team_id: str = ANY_TEAM) -> Sequence[AuditEntry]:
@@ -61,6 +61,11 @@ class SqlAudit:
     def head(self) -> tuple[int, str]:
         found = self._connection.execute(_HEAD).first()
         return (0, GENESIS) if found is None else (found.seq, found.hash)
+
+
+def _to_row(entry: AuditEntry) -> dict[str, Any]:
+    # asdict() would copy what it holds, name by name.
+    return {field.name: getattr(entry, field.name) for field in fields(entry)}
 
 
 def from_row(row: Mapping[Any, Any]) -> AuditEntry:

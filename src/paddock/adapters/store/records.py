@@ -1,5 +1,6 @@
 """Records to rows and back: some fields are columns, the rest is one JSON value."""
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -8,6 +9,10 @@ import msgspec
 from paddock.domain.errors import Broken, PaddockError
 
 T = TypeVar("T")
+
+# msgspec looks at a type when it first meets it; two threads that do so at once end the process.
+_meeting = threading.Lock()
+_met: set[type] = set()
 
 
 def split(record: object, columns: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -21,13 +26,22 @@ def restored(fields: Mapping[str, Any], kind: type[T]) -> T:
     # A column's name is a kind of str that msgspec does not take for one.
     plain = {f"{name}": value for name, value in fields.items()}
     try:
-        return msgspec.convert(plain, kind)
+        return _converted(plain, kind)
     except (msgspec.ValidationError, PaddockError, ValueError) as error:
         raise Broken(
             f"{plain.get('id', 'a row')} is stored in a form that this version cannot read: "
             f"{error}",
             remediation="was a newer Paddock here? use that one, or restore a backup",
         ) from error
+
+
+def _converted(plain: Mapping[str, Any], kind: type[T]) -> T:
+    if kind in _met:
+        return msgspec.convert(plain, kind)
+    with _meeting:
+        found = msgspec.convert(plain, kind)
+        _met.add(kind)
+    return found
 
 
 def _plain(value: object) -> object:

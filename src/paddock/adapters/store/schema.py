@@ -15,7 +15,7 @@ from sqlalchemy import (
 
 from paddock.adapters.store.columns import Json, Line, Serial
 
-REVISION = "0008"
+REVISION = "0013"
 """What a database must have had applied last to be used by this code."""
 VERSION_TABLE = "paddock_revision"
 
@@ -34,6 +34,7 @@ NOT_DELETED = text("state <> 'deleted'")
 IS_DELETED = text("NOT state <> 'deleted'")
 EXPIRES = text("expires_at IS NOT NULL")
 HAS_OWNER = text("owner <> ''")
+IS_PENDING = text("state = 'pending'")
 HAS_EMAIL = text("email <> '' AND removed_at IS NULL")
 
 team = Table(
@@ -306,7 +307,23 @@ secret = Table(
     Column("sealed", Line, nullable=False),
     Column("created_at", Double, nullable=False),
     Column("changed_at", Double, nullable=False),
+    Column("labels", Json, nullable=False, server_default="{}"),
     Index(None, "key_id"),
+)
+
+volume = Table(
+    "volume",
+    metadata,
+    Column("id", Line, primary_key=True),
+    Column("team_id", Line, ForeignKey("team.id"), nullable=False),
+    Column("name", Line, nullable=False),
+    Column("provider", Line, nullable=False),
+    Column("state", Line, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("size_mib", Integer),
+    UniqueConstraint("team_id", "name"),
+    Index(None, "team_id", "id"),
+    Index(None, "state"),
 )
 
 ssh_access = Table(
@@ -326,6 +343,31 @@ ssh_access = Table(
     Index(None, "team_id", "sandbox_id", "id"),
     Index(None, "digest"),
     Index(None, "expires_at"),
+)
+
+approval = Table(
+    "approval",
+    metadata,
+    Column("id", Line, primary_key=True),
+    Column("team_id", Line, ForeignKey("team.id"), nullable=False),
+    Column("sandbox_id", Line, nullable=False),
+    Column("kind", Line, nullable=False),
+    Column("what", Line, nullable=False),
+    Column("state", Line, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Column("body", Json, nullable=False),
+    Index(None, "team_id", "id"),
+    Index(None, "team_id", "state", "id"),
+    Index(None, "sandbox_id", "kind", "what", "id"),
+    Index(None, "sandbox_id", "created_at"),
+    Index(None, "created_at"),
+)
+Index(
+    "ix_approval_pending",
+    approval.c.expires_at,
+    sqlite_where=IS_PENDING,
+    postgresql_where=IS_PENDING,
 )
 
 value = Table(

@@ -31,6 +31,11 @@ class SqlSecrets:
         query = query.order_by(table.c.name).limit(page.limit)
         return [_from_row(row) for row in self._connection.execute(query).mappings()]
 
+    def sensitive(self, team_id: str) -> Sequence[Secret]:
+        query = select(table).where(table.c.team_id == team_id, table.c.sensitive)
+        query = query.order_by(table.c.scope, table.c.name)
+        return [_from_row(row) for row in self._connection.execute(query).mappings()]
+
     def put(self, secret: Secret) -> None:
         row = split(secret, _COLUMNS)[0]
         same = _is(secret.team_id, secret.scope, secret.name)

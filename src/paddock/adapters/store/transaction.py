@@ -4,6 +4,7 @@ from functools import cached_property
 
 from sqlalchemy import Connection
 
+from paddock.adapters.store.approvals import SqlApprovals
 from paddock.adapters.store.audit import SqlAudit
 from paddock.adapters.store.events import SqlEvents
 from paddock.adapters.store.keys import SqlKeys
@@ -14,9 +15,11 @@ from paddock.adapters.store.sessions import SqlLinks, SqlSessions
 from paddock.adapters.store.snapshots import SqlSnapshots
 from paddock.adapters.store.sources import SqlSources
 from paddock.adapters.store.ssh import SqlSshAccesses
+from paddock.adapters.store.tasks import SqlMessages, SqlOutputs, SqlSteps, SqlTasks
 from paddock.adapters.store.teams import SqlTeams
 from paddock.adapters.store.tokens import SqlTokens
 from paddock.adapters.store.values import SqlValues
+from paddock.adapters.store.volumes import SqlVolumes
 
 
 class SqlTransaction:
@@ -58,6 +61,10 @@ class SqlTransaction:
         return SqlSnapshots(self._connection)
 
     @cached_property
+    def volumes(self) -> SqlVolumes:
+        return SqlVolumes(self._connection)
+
+    @cached_property
     def sources(self) -> SqlSources:
         return SqlSources(self._connection)
 
@@ -76,6 +83,26 @@ class SqlTransaction:
     @cached_property
     def ssh(self) -> SqlSshAccesses:
         return SqlSshAccesses(self._connection)
+
+    @cached_property
+    def approvals(self) -> SqlApprovals:
+        return SqlApprovals(self._connection)
+
+    @cached_property
+    def tasks(self) -> SqlTasks:
+        return SqlTasks(self._connection)
+
+    @cached_property
+    def steps(self) -> SqlSteps:
+        return SqlSteps(self._connection)
+
+    @cached_property
+    def messages(self) -> SqlMessages:
+        return SqlMessages(self._connection)
+
+    @cached_property
+    def outputs(self) -> SqlOutputs:
+        return SqlOutputs(self._connection)
 
     @cached_property
     def values(self) -> SqlValues:

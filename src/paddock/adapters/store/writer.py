@@ -110,14 +110,21 @@ class Writer:
 
     def _publish(self, jobs: Sequence[Job]) -> None:
         """Listeners first: who waits for a write finds that its events have been heard."""
-        news = [job.events for job in jobs if job.events]
-        if news:
-            _call(self._home, self._tell, news)
-        for loop in {job.loop: None for job in jobs}:
+        loops = {job.loop: None for job in jobs}
+        if loops.keys() == {self._home}:  # to wake a loop costs more than most works
+            _call(self._home, self._tell_and_settle, jobs)
+            return
+        if any(job.events for job in jobs):
+            _call(self._home, self._tell, jobs)
+        for loop in loops:
             _call(loop, _settle, [job for job in jobs if job.loop is loop])
 
-    def _tell(self, news: Sequence[Sequence[Event]]) -> None:
-        for events in news:
+    def _tell_and_settle(self, jobs: Sequence[Job]) -> None:
+        self._tell(jobs)
+        _settle(jobs)
+
+    def _tell(self, jobs: Sequence[Job]) -> None:
+        for events in (job.events for job in jobs if job.events):
             for hear in self._listeners:
                 try:
                     hear(events)

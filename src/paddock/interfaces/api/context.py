@@ -12,10 +12,17 @@ from paddock.interfaces.api import browsers
 from paddock.interfaces.api.limits import RateLimit
 from paddock.interfaces.api.metrics import Metrics
 from paddock.interfaces.api.tracing import Begin
+from paddock.interfaces.e2b.services import E2bServices
 from paddock.ports.store import Store
 from paddock.services.access import Access
+from paddock.services.agents import Agents
+from paddock.services.approvals import Approvals
 from paddock.services.archives import Archives
+from paddock.services.bindings import Bindings
+from paddock.services.broker import Broker
+from paddock.services.care import Care
 from paddock.services.commands import Commands
+from paddock.services.egress import Egress
 from paddock.services.environment import Environment
 from paddock.services.events import EventFeed
 from paddock.services.files import Files
@@ -36,8 +43,11 @@ from paddock.services.sessions import Sessions
 from paddock.services.settings import SettingsAtWork
 from paddock.services.snapshots import Snapshots
 from paddock.services.ssh import Ssh
+from paddock.services.task_attempts import Attempts
+from paddock.services.tasks import Tasks
 from paddock.services.templates import Templates
 from paddock.services.terminals import Terminals
+from paddock.services.volumes import Volumes
 from paddock.services.work import WorkInside
 
 LONGEST_KEY = 200
@@ -61,6 +71,8 @@ class Services:
     work: WorkInside
     inside: Inside
     policies: Policies
+    egress: Egress
+    approvals: Approvals
     pools: Pools
     snapshots: Snapshots
     automatic: AutomaticSnapshots
@@ -68,6 +80,7 @@ class Services:
     intake: Intake
     history: History
     previews: Previews
+    e2b: E2bServices
     preview_domain: str
     public_url: str
     ssh: Ssh
@@ -76,7 +89,14 @@ class Services:
     metrics: Metrics
     settings: SettingsAtWork
     secrets: Secrets
+    bindings: Bindings
+    broker: Broker
+    agents: Agents
     templates: Templates
+    volumes: Volumes
+    tasks: Tasks
+    attempts: Attempts
+    care: Care
     rate: RateLimit
     trace: Begin | None = None
     """What begins a trace; None when none is wanted."""

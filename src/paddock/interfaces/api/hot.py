@@ -63,6 +63,7 @@ def hot(configured: Sequence[Setting], parts: Changeable) -> list[Hot]:
         retention("events_s"),
         retention("deleted_sandboxes_s"),
         retention("keys_s"),
+        retention("tasks_s"),
         *_of_snapshots(parts.snapshots),
     ]
 

@@ -23,8 +23,15 @@ class TooLarge(Exception):
 class Envelope:
     """Gives each request an id, bounds its body and measures it."""
 
-    def __init__(self, app: ASGIApp, observe: Observe, bind: Bind) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        observe: Observe,
+        bind: Bind,
+        unbounded: re.Pattern[str] = _UNBOUNDED,
+    ) -> None:
         self._app = app
+        self._unbounded = unbounded
         self._observe = observe
         self._bind = bind
 
@@ -45,7 +52,7 @@ class Envelope:
             await send(message)
 
         bounded = receive
-        if scope["type"] == "http" and not _UNBOUNDED.search(scope["path"]):
+        if scope["type"] == "http" and not self._unbounded.search(scope["path"]):
             bounded = _bounded(receive)
         try:
             with self._bind(identifier):

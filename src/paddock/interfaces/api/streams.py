@@ -5,10 +5,10 @@ import base64
 import codecs
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from contextlib import AbstractContextManager, suppress
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from fastapi.responses import StreamingResponse
@@ -18,8 +18,10 @@ from paddock.domain.event import Event
 from paddock.guest_client.runs import Run, RunExit
 from paddock.interfaces.api.schemas.common import at
 from paddock.services.commands import Piece
+from paddock.services.following import Step
 from paddock.services.stays import Stay
 
+T = TypeVar("T")
 _HEARTBEAT_S = 15.0
 _STREAMS = ("stdout", "stderr", "pty")
 _OFFSET = re.compile("[0-9]{1,18}")
@@ -79,6 +81,18 @@ def beat(form: Format) -> bytes:
     return b": still here\n\n" if form is Format.SSE else b"\n"
 
 
+async def progress(
+    steps: AsyncIterator[Step | None], form: Format, last: tuple[str, Mapping[str, Any]]
+) -> AsyncIterator[bytes]:
+    """How a long piece of work goes, and at last what came of it."""
+    async for step in steps:
+        if step is None:
+            yield beat(form)
+        else:
+            yield frame(form, "progress", {"text": step.text, "fraction": step.fraction})
+    yield frame(form, *last)
+
+
 async def with_heartbeat(source: AsyncIterator[Any]) -> AsyncIterator[Any]:
     """The same, with None whenever nothing came for a while."""
     pending: asyncio.Task[Any] | None = None
@@ -99,6 +113,29 @@ async def with_heartbeat(source: AsyncIterator[Any]) -> AsyncIterator[Any]:
             pending.cancel()
             with suppress(asyncio.CancelledError, StopAsyncIteration, PaddockError):
                 await pending
+
+
+async def begun(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """What is to be streamed: it is there, or takes so long that the stream begins without it."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.wait({task}, timeout=_HEARTBEAT_S)
+    except BaseException:
+        task.cancel()
+        raise
+    if task.done():
+        task.result()
+    return task
+
+
+async def waited_for(task: asyncio.Task[Any], form: Format) -> AsyncIterator[bytes]:
+    """Signs of life until it is there. Who waits for it no more ends it."""
+    try:
+        while not task.done():
+            yield beat(form)
+            await asyncio.wait({task}, timeout=_HEARTBEAT_S)
+    finally:
+        task.cancel()
 
 
 class _Cutter:

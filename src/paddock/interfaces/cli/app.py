@@ -46,6 +46,16 @@ _HERE = "paddock.interfaces.cli"
 _THERE = f"{_HERE}.remote"
 COMMANDS = (
     Lazy(
+        "agents",
+        f"{_THERE}.agents:agents",
+        "Who does the work of tasks, and what each needs before it can.",
+    ),
+    Lazy(
+        "approvals",
+        f"{_THERE}.approvals:approvals",
+        "What people are asked: may a sandbox reach a host, run a command; may a task go on.",
+    ),
+    Lazy(
         "archive",
         f"{_THERE}.moving:archive",
         "Compress the disks of stopped sandboxes; `start` brings them back.",
@@ -61,13 +71,24 @@ COMMANDS = (
         f"{_THERE}.configuring:config",
         "What is set for the team and its apps, and can be read.",
     ),
+    Lazy(
+        "connect",
+        f"{_THERE}.connecting:connect",
+        "Print what makes another vendor's SDK use this server.",
+    ),
     Lazy("cp", f"{_THERE}.carrying:cp", "Copy a file or directory into a sandbox or out of it."),
     Lazy("create", f"{_THERE}.making:create", "Make a sandbox."),
     Lazy("doctor", f"{_HERE}.doctor:doctor", "Say whether sandboxes can run here."),
+    Lazy("egress", f"{_THERE}.egress:egress", "What sandboxes may reach, and what they reached."),
     Lazy("events", f"{_THERE}.history:events", "Say what happened, oldest first."),
     Lazy("exec", f"{_THERE}.executing:exec_", "Run a command in a sandbox."),
     Lazy("fork", f"{_THERE}.copies:fork", "Make a second sandbox with a copy of the disk."),
     Lazy("group", f"{_THERE}.groups:group", "The sandboxes that share an identity."),
+    Lazy(
+        "health",
+        f"{_THERE}.status:health",
+        "Say how sandboxes are and how quickly they answer; those that sleep are not woken.",
+    ),
     Lazy(
         "here",
         f"{_THERE}.worktree.commands:here",
@@ -83,6 +104,11 @@ COMMANDS = (
     Lazy("login", f"{_THERE}.people:login", "Sign in to the console with a browser."),
     Lazy("logs", f"{_THERE}.executing:logs", "Show what a command said."),
     Lazy("ls", f"{_THERE}.looking:list_sandboxes", "List your team's sandboxes, newest first."),
+    Lazy(
+        "models",
+        f"{_THERE}.models:models",
+        "What sandboxes took of model APIs, and what that costs.",
+    ),
     Lazy("open", f"{_THERE}.looking:open_port", "Open a port in a browser."),
     Lazy("pause", f"{_THERE}.moving:pause", "Freeze sandboxes, memory and all."),
     Lazy("person", f"{_THERE}.people:person", "The people of the team."),
@@ -93,6 +119,11 @@ COMMANDS = (
         "purge",
         f"{_THERE}.purging:purge",
         "Remove all that belongs to an owner or an app, and forget them.",
+    ),
+    Lazy(
+        "quarantine",
+        f"{_THERE}.quarantine:quarantine",
+        "Sandboxes that were set aside: nobody but an admin goes in.",
     ),
     Lazy("resume", f"{_THERE}.moving:resume", "Let paused sandboxes go on."),
     Lazy("rm", f"{_THERE}.moving:rm", "Remove sandboxes with everything in them."),
@@ -116,12 +147,23 @@ COMMANDS = (
     Lazy("snapshot", f"{_THERE}.copies:snapshot", "What is kept of sandboxes' disks."),
     Lazy("ssh", f"{_THERE}.ssh:ssh", "Log in to a sandbox with ssh, or run a command there."),
     Lazy("start", f"{_THERE}.moving:start", "Start stopped sandboxes."),
+    Lazy(
+        "status",
+        f"{_THERE}.status:status",
+        "Say how everything is: servers, tasks, strays, quarantine, cost, providers.",
+    ),
     Lazy("stop", f"{_THERE}.moving:stop", "Stop sandboxes; the disk is kept."),
+    Lazy("task", f"{_THERE}.tasks:task", "What agents are to do, and what comes of it."),
     Lazy("team", f"{_THERE}.access:team", "Teams: what belongs to one does not exist for another."),
     Lazy("template", f"{_HERE}.templates:template", "What sandboxes start from."),
     Lazy("token", f"{_THERE}.access:token", "Who may come in, and for what."),
     Lazy("up", f"{_HERE}.up:up", "Start the control plane."),
     Lazy("version", f"{_HERE}.version:version", "Print the version."),
+    Lazy(
+        "volume",
+        f"{_THERE}.volumes:volume",
+        "Directories that sandboxes share, and that outlive them.",
+    ),
     Lazy(
         "worktree",
         f"{_THERE}.worktree.commands:worktree",

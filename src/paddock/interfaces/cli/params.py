@@ -13,8 +13,8 @@ from paddock.interfaces.cli.failures import refuse
 
 _SIZE = re.compile(r"(-?\d+(?:\.\d+)?)\s*(?:([kmgt])(?:i?b)?)?", re.IGNORECASE)
 _MIB = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024}
-_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)", re.IGNORECASE)
-_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)", re.IGNORECASE)
+_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PLAIN_WORD = re.compile(r"[\w@%+=:,./-]+")
 
 
@@ -35,7 +35,7 @@ class Size(click.ParamType[int]):
 
 
 class Seconds(click.ParamType[float]):
-    """`90`, `90s`, `5m`, `2h`."""
+    """`90`, `90s`, `5m`, `2h`, `7d`."""
 
     name = "time"
 

@@ -20,26 +20,60 @@ from paddock.domain.errors import (
     Unavailable,
     Unsupported,
 )
+from paddock.interfaces.client.agents import AsyncAgents
+from paddock.interfaces.client.approvals import AsyncApprovals
+from paddock.interfaces.client.attempts import AsyncAttempts
+from paddock.interfaces.client.blocking.agents import Agents
+from paddock.interfaces.client.blocking.approvals import Approvals
+from paddock.interfaces.client.blocking.attempts import Attempts
 from paddock.interfaces.client.blocking.command import Command
 from paddock.interfaces.client.blocking.sandbox import Sandbox
+from paddock.interfaces.client.blocking.secrets import Secrets
 from paddock.interfaces.client.blocking.spool import Spool
+from paddock.interfaces.client.blocking.task import Task
+from paddock.interfaces.client.blocking.volume import Volume
 from paddock.interfaces.client.command import AsyncCommand
+from paddock.interfaces.client.credentials import BindingInfo, CredentialInfo, SecretInfo, Spending
 from paddock.interfaces.client.failures import CommandFailed
-from paddock.interfaces.client.results import CommandResult, Output, SandboxInfo
+from paddock.interfaces.client.results import (
+    AgentInfo,
+    ApprovalInfo,
+    CommandResult,
+    Output,
+    SandboxInfo,
+    VolumeInfo,
+)
 from paddock.interfaces.client.sandbox import AsyncSandbox
+from paddock.interfaces.client.secrets import AsyncSecrets
 from paddock.interfaces.client.server import Server
 from paddock.interfaces.client.spool import AsyncSpool
+from paddock.interfaces.client.task import AsyncTask
+from paddock.interfaces.client.task_results import TaskInfo, TaskSummary
+from paddock.interfaces.client.volume import AsyncVolume
 
 __all__ = [
+    "AgentInfo",
+    "Agents",
+    "ApprovalInfo",
     "ApprovalRequired",
+    "Approvals",
+    "AsyncAgents",
+    "AsyncApprovals",
+    "AsyncAttempts",
     "AsyncCommand",
     "AsyncSandbox",
+    "AsyncSecrets",
     "AsyncSpool",
+    "AsyncTask",
+    "AsyncVolume",
+    "Attempts",
+    "BindingInfo",
     "Broken",
     "Command",
     "CommandFailed",
     "CommandResult",
     "Conflict",
+    "CredentialInfo",
     "Forbidden",
     "InvalidRequest",
     "LimitExceeded",
@@ -50,11 +84,19 @@ __all__ = [
     "Refused",
     "Sandbox",
     "SandboxInfo",
+    "SecretInfo",
+    "Secrets",
     "Server",
+    "Spending",
     "Spool",
+    "Task",
+    "TaskInfo",
+    "TaskSummary",
     "TimedOut",
     "TooLarge",
     "Unauthenticated",
     "Unavailable",
     "Unsupported",
+    "Volume",
+    "VolumeInfo",
 ]

@@ -1,6 +1,6 @@
 """The event log: page by page, and as it grows."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -28,14 +28,21 @@ async def follow_events(
     after: int | None = None,
 ) -> AsyncIterator[Event]:
     """What happens from now on, or after an event; across restarts of the server, each once."""
+    query = {"subject": subject, "kind": list(kinds), "app": app}
+    async for event in followed(server, "/v1/events/stream", query, after=after):
+        yield event
+
+
+async def followed(
+    server: Server, path: str, query: Mapping[str, Any], *, after: int | None
+) -> AsyncIterator[Event]:
+    """A stream of events, taken up where it broke."""
     pauses, last = Pauses(), after
     while True:
-        query: dict[str, Any] = {"subject": subject, "kind": list(kinds), "app": app}
-        query["after"] = last
-        source = messages(server, streaming("GET", "/v1/events/stream", query=query))
+        source = messages(server, streaming("GET", path, query={**query, "after": last}))
         failure = Unavailable(f"{server.url} ended the stream of events")
         try:
-            async for event in _events(source):
+            async for event in events_of(source):
                 pauses.begin()
                 last = event.seq
                 yield event
@@ -44,7 +51,8 @@ async def follow_events(
         await pauses.wait(failure, server.patience_s(failure))
 
 
-async def _events(source: AsyncGenerator[Message, None]) -> AsyncIterator[Event]:
+async def events_of(source: AsyncGenerator[Message, None]) -> AsyncIterator[Event]:
+    """The messages of a stream, which is closed at the end."""
     async with aclosing(source):
         async for message in source:
             yield read(Event, message)

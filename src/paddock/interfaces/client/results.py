@@ -62,6 +62,62 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
+class Mount:
+    """A volume in a sandbox."""
+
+    volume: str
+    path: str
+    read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeInfo:
+    """A volume as the server sees it."""
+
+    id: str
+    name: str
+    provider: str
+    state: str
+    size_mib: int | None
+    created_at: datetime
+    used_bytes: int | None = None
+    """None where it was not looked at, as in a list."""
+    mounted_by: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCredential:
+    """A credential that an agent could use; one of them is enough."""
+
+    name: str
+    state: str
+    route: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentInfo:
+    """An agent as the server sees it for your team."""
+
+    name: str
+    title: str
+    version: str
+    package: str
+    installed: bool
+    ready: bool
+    lacks: tuple[str, ...]
+    """Why a task cannot use it now, and what to do."""
+    credentials: tuple[AgentCredential, ...]
+    modes: tuple[str, ...]
+    keeps_to: tuple[str, ...]
+    """Modes of work that it keeps to by itself."""
+    resumes: bool
+    tools: bool
+    reports_usage: bool
+    default_model: str
+
+
+@dataclass(frozen=True, slots=True)
 class SandboxInfo:
     """A sandbox as the server sees it."""
 
@@ -83,6 +139,7 @@ class SandboxInfo:
     egress: Egress
     ports: tuple[int, ...]
     public_ports: tuple[int, ...]
+    volumes: tuple[Mount, ...]
     lifetime: Lifetime
     work: Work | None
     created_at: datetime
@@ -93,6 +150,10 @@ class SandboxInfo:
     idle_at: datetime | None
     expires_at: datetime | None
     keep_alive_until: datetime | None
+    quarantine: str | None = None
+    """Why it was set aside, if it was."""
+    exposed_secrets: tuple[str, ...] | None = None
+    """Whose values its programs can read; None where it was not looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +314,37 @@ class Event:
     at: datetime
     actor: str
     data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalInfo:
+    """A question to people, and what they answered."""
+
+    id: str
+    kind: str
+    state: str
+    sandbox_id: str
+    sandbox: str
+    app: str | None
+    task_id: str | None
+    title: str
+    detail: Mapping[str, Any]
+    """All there is to know of it; gone once it is answered."""
+    why: str
+    asked_by: str
+    count: int
+    created_at: datetime
+    last_at: datetime
+    expires_at: datetime
+    answered_at: datetime | None
+    answered_by: str | None
+    level: str | None
+    rule: str | None
+    note: str
+
+    @property
+    def allowed(self) -> bool:
+        return self.state.startswith("allowed")
 
 
 @dataclass(frozen=True, slots=True)

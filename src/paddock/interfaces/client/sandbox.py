@@ -46,13 +46,15 @@ class AsyncSandbox(AsyncLife, AsyncDisk, AsyncSight):
         another: bool | None = None,
         wait: float | None = None,
         app: str = "",
+        volumes: Mapping[str, str] | None = None,
         server: Server | None = None,
     ) -> Self:
         """Make a sandbox; it runs when this returns. One is made, also when the connection breaks.
 
         Times are in seconds, `math.inf` is for ever. After `timeout` it is killed, or paused or
         stopped if `on_timeout` says so; after `idle_timeout` without work it is stopped. Its
-        programs have what is configured for `app`.
+        programs have what is configured for `app`. `volumes` says at which path which one is
+        mounted, as in `{"/mnt/data": "datasets"}` or `"datasets:ro"`.
 
         With an `identity`, the sandbox that has it already is given back, in whatever state it is;
         while somebody else is making it, `wait` is how long that is waited for. `another` makes a
@@ -127,4 +129,4 @@ class AsyncSandbox(AsyncLife, AsyncDisk, AsyncSight):
         await self.close()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name} {self.id}>"
+        return f"<Sandbox {self.name} {self.id}>"

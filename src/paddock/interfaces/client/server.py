@@ -232,11 +232,11 @@ class Server:
         if call.key:
             headers["idempotency-key"] = call.key
         body: Any = call.body() if callable(call.body) else call.body
-        if isinstance(body, bytes) and len(body) > _PIECE:
-            body = io.BytesIO(body)  # in one piece it would hold up everything else on this loop
         if call.json is not None:
             headers["content-type"] = "application/json"
             body = text.dumps(call.json).encode()
+        if isinstance(body, bytes) and len(body) > _PIECE:
+            body = io.BytesIO(body)  # in one piece it would hold up everything else on this loop
         quiet_s = call.answers_within_s
         timeout = aiohttp.ClientTimeout(None, sock_connect=_CONNECT_S, sock_read=quiet_s)
         session = await self._connected()

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 
+from paddock.interfaces.client.credentials import CredentialInfo, Spending
 from paddock.interfaces.client.events import follow_events, list_events
 from paddock.interfaces.client.results import (
     Event,
@@ -33,6 +34,15 @@ class AsyncSight:
     async def metrics(self) -> Usage:
         """CPU, memory, disk and processes."""
         return read(Usage, await self._server.call("GET", f"{self._path}/metrics"))
+
+    async def credentials(self) -> Sequence[CredentialInfo]:
+        """What it may use without having it, and what keeps any of it from working."""
+        answer = await self._server.call("GET", f"{self._path}/credentials")
+        return [read(CredentialInfo, item) for item in answer["items"]]
+
+    async def models(self) -> Spending:
+        """Its routes to model APIs, and what it or its task took of them."""
+        return read(Spending, await self._server.call("GET", f"{self._path}/models"))
 
     async def ports(self) -> Sequence[Port]:
         """Where programs inside listen."""

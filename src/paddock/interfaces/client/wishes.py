@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from paddock.domain.errors import InvalidRequest
 from paddock.interfaces.client.server import without_nothing
 
 
@@ -12,6 +13,7 @@ def sandbox_wish(
     labels: Mapping[str, str] | None = None,
     env: Mapping[str, str] | None = None,
     ports: Iterable[int] = (),
+    volumes: Mapping[str, str] | None = None,
     network: str | None = None,
     keep_alive: float | None = None,
     wait: float | None = None,
@@ -23,6 +25,7 @@ def sandbox_wish(
         labels=dict(labels) if labels else None,
         env=dict(env) if env else None,
         ports=list(ports) or None,
+        volumes=_mounts(volumes) or None,
         egress={"mode": network} if network else None,
         keep_alive_s=keep_alive,
         wait_s=wait,
@@ -30,6 +33,20 @@ def sandbox_wish(
         lifetime=lifetime(more) or None,
         **{name: value for name, value in more.items() if value != ""},
     )
+
+
+def _mounts(volumes: Mapping[str, str] | None) -> list[dict[str, Any]]:
+    """From where it is seen to which one: `name`, or `name:ro` to read only."""
+    found = []
+    for path, volume in (volumes or {}).items():
+        name, _, how = volume.partition(":")
+        if how not in ("", "ro", "rw"):
+            raise InvalidRequest(
+                f"{volume[:80]!r} says no way to mount a volume",
+                remediation="use its name, or its name and `:ro`",
+            )
+        found.append({"volume": name, "path": path, "read_only": how == "ro"})
+    return found
 
 
 _LIFETIME = {

@@ -42,12 +42,14 @@ class ClientConnection(asyncio.Protocol):
         self._keep_alive = True
         self._is_old = False
         self._is_trusted = False
+        self._scheme = ""
         self._origin: tuple[str, Origin] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = self.intake.transport = cast(asyncio.Transport, transport)
         self.peer = _address(transport.get_extra_info("peername"))
         self._is_trusted = self._hub.forwarding.trusts(self.peer)
+        self._scheme = "https" if transport.get_extra_info("sslcontext") else ""
         self._hub.clients.add(self)
         self._wait(self._config.head_timeout_s)
         if too_many := self._hub.admit(self.peer):
@@ -73,6 +75,8 @@ class ClientConnection(asyncio.Protocol):
         self.has_ended = True
         if self.intake.due is not _NEXT or self._exchange is None:
             return False
+        if not self.transport.can_write_eof():
+            return False  # TLS has no half that could stay open
         self._keep_alive = False
         self.deadline = min(self.deadline, self._hub.loop.time() + self._config.half_close_s)
         self._probe()
@@ -243,7 +247,7 @@ class ClientConnection(asyncio.Protocol):
         if self._is_trusted:
             return self._hub.forwarding.relayed(self.peer, host, noted)
         if self._origin is None or self._origin[0] != host:
-            self._origin = host, self._hub.forwarding.direct(self.peer, host)
+            self._origin = host, self._hub.forwarding.direct(self.peer, host, self._scheme)
         return self._origin[1]
 
     def _refuse(self, refusal: Refusal) -> None:
@@ -287,7 +291,8 @@ class ClientConnection(asyncio.Protocol):
         """When everything is written. Unread bytes would reset the connection, so they are read."""
         is_unread = self.intake.due in (_BODY, _NOTHING) or bool(self.intake.held)
         self.intake.discard()
-        if is_unread and not self.has_ended and not self.transport.is_closing():
+        can_linger = self.transport.can_write_eof() and not self.transport.is_closing()
+        if is_unread and not self.has_ended and can_linger:
             self._wait(_LINGER_S)
             self.transport.write_eof()
         else:

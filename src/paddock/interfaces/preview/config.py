@@ -39,5 +39,5 @@ class FrontConfig:
     max_idle_per_upstream: int = 32
     max_idle_upstreams: int = 512
 
-    grace_s: float = 5
+    grace_s: float = 3
     """For what is under way when the listener closes."""

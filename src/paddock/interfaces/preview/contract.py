@@ -35,6 +35,11 @@ class RequestHead:
     """A WebSocket or another protocol is asked for."""
 
     @property
+    def path(self) -> bytes:
+        """What is asked for, without the query: rules about paths look at this."""
+        return self.target.partition(b"?")[0]
+
+    @property
     def url(self) -> str:
         """What the visitor's address bar shows."""
         return f"{self.scheme}://{self.authority or self.host}{self.target.decode('latin-1')}"

@@ -43,9 +43,11 @@ class Forwarding:
         found = _address(address)
         return found is not None and any(found in network for network in self._trusted)
 
-    def direct(self, peer: str, host: str) -> Origin:
-        """For a peer whose own forwarding headers are worth nothing."""
-        return self._origin([peer] if peer else [], self._scheme or "http", host, peer)
+    def direct(self, peer: str, host: str, scheme: str = "") -> Origin:
+        """For a peer whose own forwarding headers are worth nothing; `scheme` is known for what
+        came by TLS."""
+        seen = scheme or self._scheme or "http"
+        return self._origin([peer] if peer else [], seen, host, peer)
 
     def relayed(self, peer: str, host: str, given: Mapping[bytes, bytes]) -> Origin:
         """For a trusted proxy; `given` are its forwarding headers, by names in lower case."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Callable, Hashable
 from types import TracebackType
 from typing import Self
@@ -64,15 +65,18 @@ class Front:
         """Clients that are connected, upgraded ones included."""
         return len(self._hub.clients) + len(self._hub.splices)
 
-    async def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Accept connections there; port 0 takes a free one. Gives the address that it became."""
+    async def listen(
+        self, host: str, port: int, tls: ssl.SSLContext | None = None
+    ) -> tuple[str, int]:
+        """Accept connections there, by TLS where a context is given; port 0 takes a free one. Gives
+        the address that it became."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-        await self.listen_on(listener)
+        await self.listen_on(listener, tls)
         address, bound = listener.getsockname()[:2]
         return address, bound
 
-    async def listen_on(self, listener: socket.socket) -> None:
+    async def listen_on(self, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
         """Accept connections on a bound socket, which then belongs to the front."""
         listener.setblocking(False)
         if listener.family != socket.AF_UNIX:
@@ -85,7 +89,10 @@ class Front:
         if listener.family == socket.AF_UNIX:
             server = await loop.create_unix_server(make, sock=listener, backlog=_BACKLOG)
         else:
-            server = await loop.create_server(make, sock=listener, backlog=_BACKLOG)
+            timeout = self._config.head_timeout_s if tls else None
+            server = await loop.create_server(
+                make, sock=listener, backlog=_BACKLOG, ssl=tls, ssl_handshake_timeout=timeout
+            )
         self._servers.append(server)
 
     def forget(self, key: Hashable) -> None:

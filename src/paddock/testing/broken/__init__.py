@@ -1,6 +1,7 @@
 """Providers that are wrong on purpose: the proof that every check can fail."""
 
 from paddock.testing.broken import (
+    agents,
     archiving,
     checkpointing,
     creating,
@@ -9,6 +10,7 @@ from paddock.testing.broken import (
     living,
     lying,
     sleeping,
+    volumes,
 )
 from paddock.testing.broken.defect import Defect
 
@@ -21,6 +23,8 @@ DEFECTS: tuple[Defect, ...] = (
     *ignoring.DEFECTS,
     *lying.DEFECTS,
     *fencing.DEFECTS,
+    *volumes.DEFECTS,
+    *agents.DEFECTS,
 )
 
 __all__ = ["DEFECTS", "Defect"]

@@ -135,7 +135,19 @@ DEFECTS = (
     ),
     Defect("never closes", NeverCloses, ("a_closed_sandbox_reaches_neither_host_nor_network",)),
     Defect("never opens", NeverOpens, ("an_open_sandbox_reaches_the_network",)),
-    Defect("accepts any policy", AcceptsOpen, ("an_open_sandbox_reaches_the_network",)),
+    Defect(
+        "accepts any policy",
+        AcceptsOpen,
+        (
+            "an_open_sandbox_reaches_the_network",
+            "an_allowlist_lets_out_what_it_names_and_nothing_else",
+        ),
+    ),
+    Defect(
+        "takes an allowlist for an open network",
+        claiming(SimulatedProvider, allowlist=True),
+        ("an_allowlist_lets_out_what_it_names_and_nothing_else",),
+    ),
     Defect(
         "pretends to change egress",
         claiming(PretendsToSetEgress, live_egress=True),

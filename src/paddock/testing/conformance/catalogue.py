@@ -1,6 +1,7 @@
 """All checks there are, in the order in which a report is best read."""
 
 from paddock.testing.conformance import (
+    agents,
     archiving,
     checkpointing,
     commands,
@@ -20,6 +21,7 @@ from paddock.testing.conformance import (
     sleeping,
     snapshots,
     stopping,
+    volumes,
 )
 from paddock.testing.conformance.check import Check, checks_of
 
@@ -42,6 +44,8 @@ CHECKS: tuple[Check, ...] = tuple(
         ignoring,
         checkpointing,
         forking,
+        volumes,
+        agents,
         network,
         limits,
         isolation,

@@ -39,7 +39,9 @@ async def its_capabilities_are_plain_and_coherent(subject: Subject) -> None:
     for name in ("max_lifetime_s", "max_ports", "max_labels"):
         most = getattr(claimed, name)
         expect(most is None or most > 0, f"{name} is {most!r}")
-    expect(not claimed.live_egress or claimed.egress, "live_egress is claimed without egress")
+    for flag in ("live_egress", "allowlist"):
+        wrong = getattr(claimed, flag) and not claimed.egress
+        expect(not wrong, f"{flag} is claimed without egress")
     expect(
         claimed.max_lifetime_s is None or claimed.expires_itself,
         "max_lifetime_s is set, but expires_itself is off",

@@ -3,7 +3,7 @@
 import asyncio
 import random
 
-from paddock.domain.egress import CLOSED, OPEN
+from paddock.domain.egress import CLOSED, OPEN, EgressPolicy, NetworkMode, SourcedRule
 from paddock.domain.errors import InvalidRequest, LimitExceeded, Unsupported
 from paddock.domain.ids import new_ulid
 from paddock.ports.provider import Capabilities, Isolation
@@ -79,6 +79,49 @@ async def egress_is_changed_while_it_runs(subject: Subject) -> None:
         await subject.provider.set_egress(box.ref, CLOSED)
         same(await reached_from(box, away), [], "what it reaches once closed again")
         same((await box.say("cat number")).split()[0], pid, "the process that went on")
+
+
+def _allowlist(*rules: str) -> EgressPolicy:
+    return EgressPolicy(NetworkMode.ALLOWLIST, tuple(SourcedRule(rule) for rule in rules))
+
+
+def _lists(capabilities: Capabilities) -> bool:
+    return capabilities.allowlist
+
+
+@check(
+    proves=("P16",),
+    when=_lists,
+    otherwise=refuses(
+        allowlist=lambda subject, _: subject.provider.create(
+            subject.key(), subject.spec(egress=_allowlist("192.0.2.1"))
+        )
+    ),
+)
+async def an_allowlist_lets_out_what_it_names_and_nothing_else(subject: Subject) -> None:
+    """Rules by address and port hold, also when they are changed; none at all lets out nothing."""
+    async with subject.terms.outside() as away, listener_here() as here:
+        host, port = away
+        named, another = (
+            _allowlist(f"{host}/32:{port}"),
+            _allowlist(f"{host}/32:{port % 65535 + 1}"),
+        )
+        async with subject.sandbox(egress=named) as box:
+            same(await _greeted(box, away), [host], "what it reaches that its list names")
+            same(await _greeted(box, here, *addresses_here()), [], "what it reaches of this host")
+            if subject.capabilities.live_egress:
+                await subject.provider.set_egress(box.ref, another)
+                same(await _greeted(box, away), [], "what it reaches once another port is named")
+                await subject.provider.set_egress(box.ref, named)
+                same(await _greeted(box, away), [host], "what it reaches once it is named again")
+        async with subject.sandbox(egress=_allowlist()) as box:
+            same(await _greeted(box, away), [], "what it reaches with an empty list")
+
+
+async def _greeted(box: Box, address: Address, *others: str) -> list[str]:
+    """Where it is not only connected to somebody, but has heard the one who is meant."""
+    host, port = address
+    return (await box.tell(probes.GREETED, str(port), host, *others)).split()
 
 
 @check(proves=("P1", "V2"))

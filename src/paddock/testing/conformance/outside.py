@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ipaddress
 import os
 import random
 import socket
@@ -14,6 +15,7 @@ Address = tuple[str, int]
 Outside = Callable[[], AbstractAsyncContextManager[Address]]
 
 _RANDOM = random.SystemRandom()
+_BLOCKS = ("192.0.2", "198.51.100", "203.0.113")
 
 # Runs in a network namespace of its own and says on which port it listens.
 _LISTENER = """
@@ -21,13 +23,18 @@ import socket
 server = socket.create_server(("0.0.0.0", 0), backlog=16)
 print(server.getsockname()[1], flush=True)
 while True:
-    server.accept()[0].close()
+    caller = server.accept()[0]
+    try:
+        caller.sendall(b"neighbour\\n")
+    except OSError:
+        pass
+    caller.close()
 """
 
 
 @asynccontextmanager
 async def neighbour() -> AsyncIterator[Address]:
-    """A listener that this host routes to but that is not this host; needs root.
+    """A listener that this host routes to but that is not this host, and greets; needs root.
 
     The host itself would be the wrong target: an open sandbox is not meant to reach it.
     """
@@ -51,9 +58,13 @@ async def neighbour() -> AsyncIterator[Address]:
 
 
 async def _connected(pid: int) -> str:
-    """Lay a cable into the namespace; the range is the one reserved for measurements (RFC 2544)."""
-    block = f"198.{_RANDOM.choice((18, 19))}.{_RANDOM.randrange(256)}"
-    first = 4 * _RANDOM.randrange(64)
+    """Lay a cable into the namespace; the ranges are those kept for documentation (RFC 5737)."""
+    taken = Path("/proc/net/route").read_text()
+    while True:
+        block, first = _RANDOM.choice(_BLOCKS), 4 * _RANDOM.randrange(64)
+        network = ipaddress.IPv4Address(f"{block}.{first}")
+        if f"{socket.htonl(int(network)):08X}" not in taken:
+            break
     cable = f"pdkout{pid:x}"
     here, there = f"{block}.{first + 1}", f"{block}.{first + 2}"
     await _run(f"ip link add {cable} type veth peer name eth0 netns {pid}")

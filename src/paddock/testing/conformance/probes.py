@@ -103,6 +103,18 @@ for thread in threads: thread.start()
 for thread in threads: thread.join()
 """
 
+# Prints those of argv[2:] that, connected to at port argv[1], say what a neighbour says.
+GREETED = """
+import socket, sys
+for address in sys.argv[2:]:
+    try:
+        connection = socket.create_connection((address, int(sys.argv[1])), timeout=3)
+        if connection.recv(64).startswith(b"neighbour"):
+            print(address, flush=True)
+    except OSError:
+        pass
+"""
+
 # Serves the text argv[3] over HTTP on port argv[2]; the file argv[1] is there once it listens.
 SERVE = """
 import http.server, sys, threading

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from paddock.domain.guest import CommandResult, GuestAddress
@@ -34,6 +35,8 @@ class Terms:
     """Small ones that the provider accepts: the checks of limits go beyond them."""
     outside: Outside = neighbour
     """Something that an open sandbox reaches and a closed one does not."""
+    agents: Path | None = None
+    """The directory on this host that sandboxes see the agents of, if that is to be tried too."""
     patience: float = 1.0
     """Multiplies every deadline, for providers that are far away."""
     connect: Connect = Guest
@@ -87,6 +90,8 @@ class Subject:
         self.tag = new_ulid()
         self._refs: dict[Ref, None] = {}
         self._snapshots: dict[SnapshotRef, None] = {}
+        self.volumes: list[str] = []
+        """What was made of them in a check; they go with it."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -155,7 +160,8 @@ class Subject:
         """Remove everything of this trial; the first failure is raised after all was tried."""
         failures: list[Exception] = []
         refs, shots = dict(self._refs), list(self._snapshots)
-        self._refs, self._snapshots = {}, {}
+        volumes = self.volumes
+        self._refs, self._snapshots, self.volumes = {}, {}, []
         with _noted(failures):
             refs |= {seen.ref: None for seen in await self.mine()}
         for ref in refs:
@@ -164,6 +170,9 @@ class Subject:
         for shot in shots:
             with _noted(failures):
                 await self.provider.delete_snapshot(shot)
+        for volume in volumes:
+            with _noted(failures):
+                await self.provider.delete_volume(volume)
         if failures:
             raise failures[0]
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from paddock.adapters.egress.config import EgressConfig
 from paddock.adapters.providers.docker.address import EngineAddress
 from paddock.adapters.providers.docker.config import DockerConfig
 from paddock.adapters.providers.docker.engine import Engine
@@ -76,9 +77,22 @@ class Installation:
 
     @asynccontextmanager
     async def opened(
-        self, *, on_step: Callable[[str], None] = lambda _: None, **changes: Any
+        self,
+        *,
+        on_step: Callable[[str], None] = lambda _: None,
+        egress: EgressConfig | None = None,
+        closed_ports: frozenset[int] = frozenset(),
+        agents: Path | None = None,
+        **changes: Any,
     ) -> AsyncIterator[DockerProvider]:
-        provider = await DockerProvider.open(self.config(**changes), source, on_step=on_step)
+        provider = await DockerProvider.open(
+            self.config(**changes),
+            source,
+            egress=egress,
+            closed_ports=closed_ports,
+            on_step=on_step,
+            agents=agents,
+        )
         try:
             yield provider
         finally:

@@ -13,10 +13,15 @@ import sys
 from pathlib import Path
 
 from paddock.adapters.providers.docker.provider import DockerProvider
+from paddock.domain.egress import CLOSED, OPEN, EgressPolicy, NetworkMode, SourcedRule
 from paddock.ports.provider import Ref, SandboxSpec
 from tests.adapters.providers.docker.conftest import BASE, TINY, Installation
 
-TEMPLATES = {"joined": TINY, "packed": BASE}
+FENCE = EgressPolicy(NetworkMode.ALLOWLIST, (SourcedRule("allowed.example"),))
+SPECS = {
+    "joined": SandboxSpec(template=TINY, egress=FENCE),
+    "packed": SandboxSpec(template=BASE),
+}
 
 
 class Countdown:
@@ -36,24 +41,30 @@ class Countdown:
         self.count += 1
 
 
-async def perform(provider: DockerProvider, operation: str, template: str) -> None:
+async def perform(provider: DockerProvider, operation: str, spec: SandboxSpec) -> None:
     found = {seen.key: seen.ref async for seen in provider.find({})}
     source: Ref | None = found.get("source")
     if operation == "create":
-        await provider.create("victim", SandboxSpec(template=template))
+        await provider.create("victim", spec)
         return
     assert source is not None
     match operation:
         case "snapshot":
             await provider.snapshot(source, "victim")
         case "fork":
-            await provider.fork(source, "victim", SandboxSpec())
+            await provider.fork(source, "victim", SandboxSpec(egress=spec.egress))
         case "destroy":
             await provider.destroy(source)
         case "stop":
             await provider.stop(source)
         case "start":
             await provider.start(source)
+        case "enclose":
+            await provider.set_egress(source, FENCE)
+        case "release":
+            await provider.set_egress(source, OPEN)
+        case "close":
+            await provider.set_egress(source, CLOSED)
 
 
 async def main(host: str, run_root: str, name: str, guest: str, operation: str, step: str) -> None:
@@ -61,7 +72,7 @@ async def main(host: str, run_root: str, name: str, guest: str, operation: str, 
     installation = Installation(host, Path(run_root), name)
     async with installation.opened(guest=guest, on_step=countdown) as provider:
         countdown.armed = True
-        await perform(provider, operation, TEMPLATES[guest])
+        await perform(provider, operation, SPECS[guest])
         countdown.armed = False
 
 

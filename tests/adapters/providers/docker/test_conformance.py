@@ -13,6 +13,7 @@ from paddock.ports.provider import Capabilities, Isolation, PauseKind
 from paddock.testing.conformance import Terms
 from paddock.testing.conformance.suite import ProviderConformance
 from tests.adapters.providers.docker.conftest import BASE, Installation, source
+from tests.engines import AGENTS
 
 CLAIMS = Capabilities(
     isolation=Isolation.CONTAINER,
@@ -26,6 +27,7 @@ CLAIMS = Capabilities(
     late_ports=True,
     metrics=True,
     disk_limit=False,
+    agents=True,
 )
 Open = Callable[[], Awaitable[DockerProvider]]
 
@@ -36,7 +38,7 @@ class EngineConformance(ProviderConformance):
     guest: ClassVar[Literal["joined", "packed"]]
     engine: ClassVar[tuple[str, str]] = ("engine_host", "base_image")
     """The fixtures that give its address and put the template on it."""
-    terms = Terms(template=BASE, image="docker:paddock/base:test-base")
+    terms = Terms(template=BASE, image="docker:paddock/base:test-base", agents=AGENTS)
     claims = CLAIMS
 
     @pytest.fixture(scope="class")
@@ -50,7 +52,8 @@ class EngineConformance(ProviderConformance):
         installation = Installation(host, short_directory)
 
         async def open_it() -> DockerProvider:
-            return await DockerProvider.open(installation.config(guest=cls.guest), source)
+            config = installation.config(guest=cls.guest)
+            return await DockerProvider.open(config, source, agents=AGENTS)
 
         yield open_it
         await installation.empty()
@@ -59,6 +62,7 @@ class EngineConformance(ProviderConformance):
 
 class TestJoined(EngineConformance):
     guest = "joined"
+    claims = replace(CLAIMS, allowlist=True)
 
 
 class TestPacked(EngineConformance):
@@ -69,7 +73,7 @@ class TestPacked(EngineConformance):
 class TestPodman(EngineConformance):
     guest = "joined"
     engine = ("podman_host", "podman_base_image")
-    terms = Terms(template=BASE, image="docker:localhost/paddock/base:test-base")
+    terms = Terms(template=BASE, image="docker:localhost/paddock/base:test-base", agents=AGENTS)
     claims = replace(CLAIMS, live_egress=False)
 
 

@@ -102,7 +102,9 @@ async def test_one_whose_guest_was_killed_for_want_of_memory_says_so(
             Path(f"/proc/{guest_pid}/oom_score_adj").write_text("1000")
             with pytest.raises(PaddockError):
                 await eating
-        seen = await provider.observe(seen.ref)
+        async with asyncio.timeout(10):  # a process that was killed has its socket for a moment
+            while (seen := await provider.observe(seen.ref)).state is SandboxState.RUNNING:
+                await asyncio.sleep(0.05)
         assert (seen.state, seen.reason) == (SandboxState.STOPPED, Reason.OOM), seen.detail
 
 

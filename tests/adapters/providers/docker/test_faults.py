@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from paddock.adapters.providers.docker.provider import DockerProvider
+from paddock.domain.egress import OPEN, EgressPolicy
 from paddock.domain.errors import PaddockError
 from paddock.domain.sandbox import SandboxState
 from paddock.guest_client import Guest
 from paddock.ports.provider import Observation, SandboxSpec
 from tests.adapters.providers.docker.conftest import TINY, Installation
-from tests.adapters.providers.docker.faulty import TEMPLATES
+from tests.adapters.providers.docker.faulty import FENCE, SPECS
 
 pytestmark = [pytest.mark.proves("L7", "L11"), pytest.mark.timeout(300)]
 
@@ -49,8 +50,8 @@ async def die_during(
     return process.returncode != 0, steps[-1] if steps else "nothing"
 
 
-async def make_source(provider: DockerProvider, template: str) -> Observation:
-    source = await provider.create("source", SandboxSpec(template=template))
+async def make_source(provider: DockerProvider, spec: SandboxSpec) -> Observation:
+    source = await provider.create("source", spec)
     if source.state is SandboxState.STOPPED:
         source = await provider.start(source.ref)
     async with Guest(await provider.guest(source.ref)) as guest:
@@ -67,6 +68,16 @@ async def assert_whole(provider: DockerProvider, when: str) -> None:
         async with Guest(await provider.guest(seen.ref)) as guest:
             result = await guest.exec(["cat", WORK], timeout=20)
             assert seen.key == "victim" or result.stdout == b"precious", when
+    await assert_enclosed(provider, when)
+
+
+async def assert_enclosed(provider: DockerProvider, when: str) -> None:
+    """Those that have a policy are behind it, and only there."""
+    life, gateway = provider._life, provider.gateway
+    kept = {policy.container for policy in await life.machines.fencing.policies.all()}
+    assert (await gateway.attached() if gateway else set()) == kept, when
+    for ref in kept:
+        assert life.names.network not in (await life.inspect(ref)).networks, when
 
 
 async def remove_results(provider: DockerProvider) -> None:
@@ -92,25 +103,41 @@ async def test_dying_while_a_packed_guest_comes_in_leaves_nothing_half_made(
     await die_after_each_step(installation, "packed", operation)
 
 
-async def die_after_each_step(installation: Installation, guest: str, operation: str) -> None:
-    template = TEMPLATES[guest]
+@pytest.mark.proves("P16")
+@pytest.mark.parametrize(
+    ("operation", "before"), [("enclose", OPEN), ("release", FENCE), ("close", OPEN)]
+)
+async def test_dying_while_its_network_is_changed_leaves_it_with_one_or_the_other(
+    installation: Installation, operation: str, before: EgressPolicy
+) -> None:
+    await die_after_each_step(installation, "joined", operation, before)
+
+
+async def die_after_each_step(
+    installation: Installation, guest: str, operation: str, before: EgressPolicy | None = None
+) -> None:
+    spec = SPECS[guest]
     for step in range(40):
         async with installation.opened(guest=guest) as provider:
-            source = await make_source(provider, template)
+            source = await make_source(provider, spec)
             clean = counted(await installation.left())
+            if before is not None:
+                await provider.set_egress(source.ref, before)
             if operation == "start":
                 await provider.stop(source.ref)
         killed, name = await die_during(installation, guest, operation, step)
         async with installation.opened(guest=guest) as provider:
             await assert_whole(provider, f"killed after {name}")
             await remove_results(provider)
-            await make_source(provider, template)
+            source = await make_source(provider, spec)
+            if before is not None:
+                await provider.set_egress(source.ref, spec.egress)
             assert counted(await installation.left()) == clean, f"killed after {name}"
         if not killed:
             break
     else:
         pytest.fail("the operation never ended")
-    assert step >= 2, "the operation has steps to be killed at"
+    assert step >= 1, "the operation has steps to be killed at"
 
 
 def counted(found: dict[str, list[str]]) -> dict[str, int]:
@@ -121,7 +148,7 @@ async def test_dying_at_random_moments_leaves_nothing_once_the_engine_has_settle
     installation: Installation,
 ) -> None:
     async with installation.opened(guest="joined") as provider:
-        await make_source(provider, TINY)
+        await make_source(provider, SPECS["joined"])
     moments = random.Random(7)
     for number in range(9):
         operation = ("create", "fork", "snapshot")[number % 3]
@@ -143,7 +170,7 @@ async def _settles(installation: Installation, when: str) -> None:
             found = await installation.left()
             assert len(found["containers"]) == 1, when
             assert "images" not in found, when
-            assert "volumes" not in found, when
+            assert len(found["volumes"]) == 1, when
             return
         except (AssertionError, PaddockError):
             if time.monotonic() > until:
@@ -155,7 +182,7 @@ async def test_a_cancelled_creation_leaves_nothing(installation: Installation) -
     moments = random.Random(11)
     async with installation.opened(guest="joined") as provider:
         for number in range(8):
-            spec = SandboxSpec(template=TINY)
+            spec = SandboxSpec(template=TINY, egress=FENCE)
             task = asyncio.create_task(provider.create(f"cancelled-{number}", spec))
             await asyncio.sleep(moments.uniform(0.0, 0.5))
             task.cancel()

@@ -9,9 +9,8 @@ import pytest
 
 from paddock.adapters.providers.docker.provider import DockerProvider
 from paddock.guest_client import Guest
-from paddock.ports.provider import SandboxSpec
 from tests.adapters.providers.docker.conftest import Installation
-from tests.adapters.providers.docker.faulty import TEMPLATES
+from tests.adapters.providers.docker.faulty import SPECS
 
 AT_ONCE = 8
 
@@ -45,7 +44,7 @@ async def test_many_sandboxes_leave_nothing(
 
 
 async def _use(provider: DockerProvider, guest: str, key: str) -> None:
-    seen = await provider.create(key, SandboxSpec(template=TEMPLATES[guest]))
+    seen = await provider.create(key, SPECS[guest])
     async with Guest(await provider.guest(seen.ref)) as client:
         assert (await client.exec(["echo", "on"])).text == "on\n"
     await provider.destroy(seen.ref)

@@ -145,7 +145,7 @@ async def test_one_that_does_not_read_holds_up_nobody(
             await tunnel.listen_unix(f"{path}2", other)
             started = time.monotonic()
             assert await exchange(f"{path}2", b"quick") == b"quick"
-            assert time.monotonic() - started < 5
+            assert time.monotonic() - started < 30
         await asyncio.sleep(0.5)
         assert _resident(lines[0].process.pid) - before < 8 << 20, "the relay keeps no flood"
         stuck.transport.abort()

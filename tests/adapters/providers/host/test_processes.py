@@ -1,7 +1,9 @@
 """A process is itself and nobody else, also when its number is used again."""
 
+import asyncio
 import os
 import socket
+import threading
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -71,6 +73,36 @@ async def test_a_listener_is_placed_into_the_network_of_a_living_process() -> No
             with pytest.raises(ConnectionRefusedError):  # it is not on the host's loopback
                 socket.create_connection(("127.0.0.1", port), 1)
     assert os.readlink("/proc/self/ns/net") == here
+
+
+@pytest.mark.parametrize("moment", ["before it is there", "when it is there"])
+async def test_sockets_that_nobody_waits_for_any_more_are_closed(moment: str) -> None:
+    made: list[socket.socket] = []
+    may_go_on = threading.Event()
+
+    def action() -> list[socket.socket]:
+        may_go_on.wait(30)
+        made.extend(socket.socket() for _ in range(3))
+        return list(made)
+
+    with sleeper("unshare", "--net") as process:
+        here, until = os.readlink("/proc/self/ns/net"), time.monotonic() + 10
+        while os.readlink(f"/proc/{process.pid}/ns/net") == here:
+            assert time.monotonic() < until
+        placing = asyncio.create_task(netns.within(process, action))
+        await asyncio.sleep(0)
+        if moment == "when it is there":
+            may_go_on.set()
+            while len(made) < 3:
+                time.sleep(0.01)  # what it gives is on its way to a loop that stands still
+            time.sleep(0.2)
+        placing.cancel()
+        may_go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await placing
+        async with asyncio.timeout(30):
+            while len(made) < 3 or any(each.fileno() >= 0 for each in made):
+                await asyncio.sleep(0.01)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from paddock.domain.egress import EgressPolicy
@@ -22,6 +23,8 @@ from paddock.ports.provider import (
     SandboxSpec,
     Usage,
 )
+from paddock.ports.volumes import VolumeFiles
+from paddock.testing.sharing import PlainFiles
 
 ABLE = Capabilities(
     isolation=Isolation.CONTAINER,
@@ -36,6 +39,8 @@ ABLE = Capabilities(
     late_ports=True,
     expires_itself=True,
     metrics=True,
+    disk_limit=True,
+    volumes=True,
     max_lifetime_s=3600,
     max_ports=3,
     max_labels=4,
@@ -43,6 +48,7 @@ ABLE = Capabilities(
 UNABLE = Capabilities(isolation=Isolation.NONE)
 
 REF = Ref("scripted", "one")
+VOLUME = "vol_01m7hj8b21wwxymkxktjpv29sp"
 SNAPSHOT = SnapshotRef("scripted", "shot")
 SEEN = Observation(REF, "k", SandboxState.RUNNING, None, {}, Resources(), "base", 0.0)
 SHOT = Snapshot(SNAPSHOT, "k", REF.id, "base", 0.0)
@@ -65,6 +71,9 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "snapshots": (),
     "delete_snapshot": (SNAPSHOT,),
     "fork": (REF, "k", SandboxSpec()),
+    "create_volume": (VOLUME, 64),
+    "delete_volume": (VOLUME,),
+    "open_volume": (VOLUME,),
     "guest": (REF,),
     "endpoint": (REF, 8080),
     "set_egress": (REF, EgressPolicy()),
@@ -173,6 +182,16 @@ class ScriptedProvider:
     async def fork(self, ref: Ref, key: str, spec: SandboxSpec) -> Observation:
         await self._act("fork")
         return SEEN
+
+    async def create_volume(self, volume: str, size_mib: int | None) -> None:
+        await self._act("create_volume")
+
+    async def delete_volume(self, volume: str) -> None:
+        await self._act("delete_volume")
+
+    async def open_volume(self, volume: str) -> VolumeFiles:
+        await self._act("open_volume")
+        return PlainFiles(Path("/nowhere"))
 
     async def guest(self, ref: Ref) -> GuestAddress:
         await self._act("guest")

@@ -9,13 +9,14 @@ from typing import ClassVar
 import pytest
 
 from paddock.adapters.providers.local import runtime
-from paddock.adapters.providers.local.provider import GVISOR, LocalProvider
+from paddock.adapters.providers.local.abilities import GVISOR
+from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.ports.provider import Capabilities, Isolation, PauseKind, Provider, SandboxSpec
 from paddock.testing.conformance import Open, Terms
 from paddock.testing.conformance.suite import ProviderConformance
 from tests import oci_image
 from tests.conftest import Need
-from tests.engines import DATA, local_config
+from tests.engines import AGENTS, DATA, local_config
 
 IMAGE = DATA.with_name("test-image")
 
@@ -30,10 +31,13 @@ FENCED = Capabilities(
     fork=True,
     egress=True,
     live_egress=True,
+    allowlist=True,
     any_image=True,
     late_ports=True,
     metrics=True,
     disk_limit=True,
+    volumes=True,
+    agents=True,
 )
 
 
@@ -41,7 +45,7 @@ class LocalConformance(ProviderConformance):
     """What the runtimes have in common: the installation that tests share."""
 
     runtime: ClassVar[str]
-    terms = Terms("base", image=f"oci:{IMAGE}:latest")
+    terms = Terms("base", image=f"oci:{IMAGE}:latest", agents=AGENTS)
     claims = FENCED
 
     @pytest.fixture(scope="class")
@@ -54,7 +58,7 @@ class LocalConformance(ProviderConformance):
             need(cls.runtime, why)
 
         async def open_it() -> Provider:
-            provider = await LocalProvider.open(local_config(runtime=cls.runtime))
+            provider = await LocalProvider.open(local_config(runtime=cls.runtime), agents=AGENTS)
             await make_image(provider)
             return provider
 

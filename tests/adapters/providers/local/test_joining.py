@@ -255,7 +255,7 @@ async def test_a_guest_that_cannot_get_in_is_given_up_on_and_holds_up_nobody(
             await provider.destroy(other.ref)
             with pytest.raises(TimedOut, match=r"did not get into .* within 0.5 s.* frozen"):
                 await join
-            assert time.monotonic() - started < 5
+            assert time.monotonic() - started < 30
         assert len(os.listdir(descriptors)) == before
         # When it can go on it finds that nobody waits for it, and ends.
         await provider.resume(seen.ref)

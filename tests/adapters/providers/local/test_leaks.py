@@ -19,8 +19,8 @@ def descriptors(pid: int | str = "self") -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
-def descendants() -> int:
-    """Processes below this one: the launcher, and what it should have reaped."""
+def processes() -> dict[int, list[int]]:
+    """Every process on this machine, under its parent."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -28,7 +28,18 @@ def descendants() -> int:
         except OSError:
             continue
         children.setdefault(parent, []).append(int(entry.parent.name))
-    found, waiting = 0, [os.getpid()]
+    return children
+
+
+def started() -> set[int]:
+    """What this process started itself; what is below an engine of another test is not ours."""
+    return set(processes().get(os.getpid(), []))
+
+
+def descendants(pid: int) -> int:
+    """Processes below the launcher: its helpers, and what it should have reaped."""
+    children = processes()
+    found, waiting = 0, [pid]
     while waiting:
         below = children.get(waiting.pop(), [])
         found += len(below)
@@ -51,7 +62,8 @@ async def test_two_hundred_sandboxes_leave_nothing(installation: Installation) -
         launcher = provider._parts.launch._process
         assert launcher is not None
         traces = look(installation.data_dir)
-        before = descriptors(), descriptors(launcher.pid), descendants()
+        before = descriptors(), descriptors(launcher.pid), descendants(launcher.pid)
+        ours = started()
         disk = os.statvfs(installation.data_dir / "pool").f_bfree
 
         numbers = iter(range(COUNT))
@@ -66,10 +78,11 @@ async def test_two_hundred_sandboxes_leave_nothing(installation: Installation) -
 
         assert look(installation.data_dir) == traces
         await asyncio.sleep(0.2)
-        after = descriptors(), descriptors(launcher.pid), descendants()
+        after = descriptors(), descriptors(launcher.pid), descendants(launcher.pid)
         assert after[0] <= before[0] + 3  # pooled threads and their wake-up pipes come and stay
         assert after[1] == before[1]
         assert after[2] == before[2]
+        assert started() <= ours
         os.sync()
         await asyncio.sleep(1)
         assert abs(os.statvfs(installation.data_dir / "pool").f_bfree - disk) * 4096 < 32 << 20

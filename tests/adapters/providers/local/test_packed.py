@@ -16,6 +16,7 @@ import pytest
 from paddock.adapters.providers.local import door, packed
 from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.domain.errors import Broken, Unavailable
+from paddock.domain.ids import new_ulid
 from paddock.domain.sandbox import Resources
 from paddock.domain.template import SourceKind, Template, TemplateSource
 from paddock.guest_client import Guest
@@ -267,3 +268,18 @@ async def _answers(endpoint: Endpoint, tries: int = 100) -> bool:
             return (await reach.get(endpoint))[0] == 200
         await asyncio.sleep(0.1)
     return False
+
+
+async def test_a_sandbox_cannot_empty_the_file_that_all_guests_start_from(runsc: str) -> None:
+    """gVisor says that it cannot be written to, and has truncated it by then."""
+    async with open_local(runtime=runsc) as provider:
+        seen = await provider.create(new_ulid(), SandboxSpec(template="base"))
+        try:
+            archive = Path(packed.archive(provider._parts.storage.pool / "host"))
+            before = archive.read_bytes()
+            async with Guest(await provider.guest(seen.ref)) as guest:
+                tried = await guest.exec(["sh", "-c", ": > /dev/.paddock-guest.zip"], user="root")
+            assert tried.exit_code != 0
+            assert archive.read_bytes() == before
+        finally:
+            await provider.destroy(seen.ref)

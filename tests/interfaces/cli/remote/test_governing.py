@@ -63,3 +63,41 @@ def test_an_apps_values_are_set_listed_used_and_removed(cli):
     cli.text("rm", "of-app")
     assert cli.text("secrets", "rm", "DEEP", "--app", "cli-app") == "DEEP removed\n"
     cli.text("config", "rm", "COLOUR", "--app", "cli-app")
+
+
+@pytest.mark.proves("P16")
+def test_rules_of_egress_are_set_shown_tried_and_taken_away(cli, tmp_path):
+    cli.answer("create", "--name", "fenced", "--template", "plain")
+    assert cli.text("egress", "show", "fenced") == "mode none (by the sandbox)\n"
+    tried = cli("egress", "test", "fenced", "https://a.example/x")
+    assert (tried.returncode, tried.stdout) == (1, b"denied  a.example:443  no rule fits\n")
+    refused = cli("egress", "allow", "fenced", "a.example")
+    assert refused.returncode == 1
+    assert (
+        b"its capability `live_egress` is off" in refused.stderr or b"allowlist" in refused.stderr
+    )
+    assert cli.text("egress", "log", "fenced") == ""
+    rules = tmp_path / "rules"
+    rules.write_text("# what the shop needs\na.example\n!b.example  # never\n")
+    set_ = cli.text("egress", "set", "--app", "shop", "--file", str(rules))
+    assert set_ == "app shop: 2 rules of its own\n"
+    shadowing = cli("egress", "set", "--app", "shop", "*.a.example", "b.a.example:443")
+    assert shadowing.stderr.decode() == (
+        "warning: the rule b.a.example:443 of the app shop never decides: *.a.example of the app "
+        "shop comes first and covers it\n"
+    )
+    assert cli.text("egress", "rm", "--app", "shop") == "app shop: nothing of its own\n"
+    assert cli.text("egress", "presets").split() == ["development"]
+    assert len(cli.text("egress", "presets", "development").splitlines()) > 20
+    for wrong, said in (
+        (("set", "--app", "shop", "not a rule"), b"neither a host nor a request"),
+        (("set", "--app", "x", "--template", "y", "a.example"), b"belong to one holder"),
+        (("set", "a.example"), b"belong to one holder"),
+        (("rm", "--sandbox", "fenced"), b"always has a policy"),
+        (("test", "fenced", "::"), b"no place that can be connected to"),
+        (("presets", "nosuch"), b"no egress policy of the preset"),
+    ):
+        done = cli("egress", *wrong)
+        assert done.returncode in (1, 2), wrong
+        assert said in done.stderr, (wrong, done.stderr)
+    cli.text("rm", "fenced")

@@ -6,11 +6,14 @@ from paddock.adapters.providers.docker.address import EngineAddress
 from paddock.adapters.providers.docker.config import DockerConfig
 from paddock.adapters.providers.docker.engine import Engine
 from paddock.adapters.providers.docker.nearness import (
+    elsewhere,
     limits_disks,
     takes_our_filter,
+    why_no_allowlist,
     why_not_joined,
 )
 from paddock.adapters.providers.docker.network import can_fence
+from paddock.adapters.providers.host import agents
 from paddock.adapters.providers.host.init import find_init
 from paddock.domain.errors import PaddockError, Unsupported
 from paddock.ports.provider import Finding, Health, Status
@@ -37,8 +40,11 @@ def _findings(config: DockerConfig, engine: Engine) -> Iterator[Finding]:
     yield _limits(engine)
     yield _disk(engine)
     yield _network(engine)
+    yield _allowlist(config, engine)
     yield _runtime(config, engine)
     yield checkpoint(engine)
+    if not elsewhere(engine):
+        yield agents.finding()
 
 
 def _guest(config: DockerConfig, engine: Engine) -> Finding:
@@ -114,6 +120,19 @@ def _network(engine: Engine) -> Finding:
         Status.DEGRADED,
         "a sandbox with open egress may reach the engine's host and link-local addresses",
         "run Paddock as root on the engine's host with nftables installed, or keep egress closed",
+    )
+
+
+def _allowlist(config: DockerConfig, engine: Engine) -> Finding:
+    joined = config.guest != "packed" and not why_not_joined(engine)
+    if not (why := why_no_allowlist(engine, joined=joined)):
+        return Finding("allowlists", Status.OK, "enforced by a gateway on this host")
+    return Finding(
+        "allowlists",
+        Status.DEGRADED,
+        f"off: {why}",
+        "run Paddock as root on Docker's own host with libnftables1 installed, or use the network "
+        "`none` or `open`",
     )
 
 

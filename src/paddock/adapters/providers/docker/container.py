@@ -58,6 +58,7 @@ class ContainerSpec:
     """0 leaves it to the engine. It counts per user on the whole host: PidsLimit is the limit."""
     runtime: str = ""
     tmp_mib: int = 0
+    mounts: tuple[dict[str, Any], ...] = ()
     size_mib: int = 0
     """Of the whole root file system, the image included; 0 where the engine cannot limit it."""
 
@@ -94,7 +95,7 @@ def _fence(spec: ContainerSpec) -> dict[str, Any]:
         "Init": False,
         "RestartPolicy": {"Name": "no"},
         "LogConfig": {"Type": "none"},
-        "Mounts": list(spec.main.mounts),
+        "Mounts": [*spec.main.mounts, *spec.mounts],
         "Tmpfs": _tmpfs(spec.tmp_mib),
         **({"Runtime": spec.runtime} if spec.runtime else {}),
     }
@@ -137,7 +138,7 @@ def seccomp_profile() -> str:
 
 
 def bind(source: str, target: str) -> dict[str, Any]:
-    """A file of the host, read-only."""
+    """A file or a directory of the host, read-only."""
     return {"Type": "bind", "Source": source, "Target": target, "ReadOnly": True}
 
 

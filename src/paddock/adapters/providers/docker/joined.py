@@ -4,11 +4,14 @@ The image needs no Python. The container's first process does nothing but reap, 
 before anything untrusted runs. It listens on a socket of this host and outlives the control plane.
 """
 
+import asyncio
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.adapters.providers.docker import container as containers
+from paddock.adapters.providers.docker import trust
 from paddock.adapters.providers.docker.container import MainProcess
 from paddock.adapters.providers.docker.place import Place
 from paddock.adapters.providers.docker.records import Container
@@ -34,6 +37,8 @@ class JoinedGuests:
     init: str
     """The static first process, as a path on the host."""
     nofile: int
+    authority: str = ""
+    """The installation's own, in PEM, where its gateway looks into TLS."""
 
     def main(self) -> MainProcess:
         return MainProcess((INIT, "-P"), (containers.bind(self.init, INIT),))
@@ -45,12 +50,13 @@ class JoinedGuests:
         """Fork the guest into a container that has just been started."""
         init = first_process(container)
         cgroup = control_group(container)
+        trusting = await asyncio.to_thread(trust.establish, init, self.authority)
         with self._listen(container.id) as listener:
             await self.launch.join(
                 listener,
                 init,
                 cgroup,
-                config=_config(container),
+                config=_config(container, trusting),
                 capabilities=capabilities.numbers(tuple(containers.capability_names())),
                 no_new_privs=True,
                 nofile=self.nofile,
@@ -101,13 +107,13 @@ class JoinedGuests:
         return listener
 
 
-def _config(container: Container) -> dict[str, object]:
+def _config(container: Container, trusting: Mapping[str, str]) -> dict[str, object]:
     """The fields of the guest's configuration that the sandbox's record decides."""
     defaults = container.record.defaults
     return {
         "sandbox_id": container.id,
         "token": container.record.token,
-        "env": dict(defaults.env),
+        "env": {**trusting, **defaults.env},
         "user": defaults.user,
         "workdir": defaults.workdir,
         "state_dir": containers.GUEST_STATE,

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from paddock.adapters.providers.docker import container as containers
@@ -21,10 +22,12 @@ from paddock.adapters.providers.docker.images import Base, Images
 from paddock.adapters.providers.docker.machine import Machines
 from paddock.adapters.providers.docker.names import NEW, Names
 from paddock.adapters.providers.docker.network import OpenNetwork
-from paddock.adapters.providers.docker.notes import Notes
+from paddock.adapters.providers.docker.notes import Note
 from paddock.adapters.providers.docker.place import Place
 from paddock.adapters.providers.docker.records import JOINED, PACKED, Container, SandboxRecord
+from paddock.adapters.providers.docker.slips import Slips
 from paddock.adapters.providers.finishing import uncancelled
+from paddock.domain.agent import AGENTS
 from paddock.domain.egress import NetworkMode
 from paddock.domain.errors import Broken, Conflict, NotFound
 from paddock.domain.sandbox import SandboxState
@@ -44,6 +47,14 @@ class Limits:
     tmp_mib: int = 0
     limit_disk: bool = False
     runtime: str = ""
+    agents: Path | None = None
+    """What all of them see of this host's agents."""
+
+    def mounts(self, runtime: str) -> tuple[dict[str, Any], ...]:
+        """gVisor truncates files that it was told to keep as they are."""
+        if self.agents is None or runtime == "runsc":
+            return ()
+        return (containers.bind(str(self.agents), AGENTS),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +67,7 @@ class Life:
     place: Place
     images: Images
     network: OpenNetwork
-    notes: Notes
+    notes: Slips[Note]
     machines: Machines
     limits: Limits
     on_step: Callable[[str], None]
@@ -83,17 +94,19 @@ class Life:
         """A whole sandbox under its own name, or nothing. Conflict when another is making it."""
         name = self.names.container(record.key) + NEW
         opened = spec.egress.mode is NetworkMode.OPEN
+        runtime = spec.runtime or self.limits.runtime
         order = containers.build(
             ContainerSpec(
                 image=base.image,
                 labels=records.labels(self.names.installation, records.SANDBOX, record),
                 resources=record.resources,
                 main=self.machines.guests(record).main(),
+                mounts=self.limits.mounts(runtime),
                 network=self.names.network if opened else "none",
                 nofile=self.limits.nofile,
                 seccomp=self.limits.seccomp,
                 nproc=self.limits.nproc,
-                runtime=spec.runtime or self.limits.runtime,
+                runtime=runtime,
                 tmp_mib=self.limits.tmp_mib,
                 size_mib=await self._size_mib(record, base),
             )
@@ -101,7 +114,8 @@ class Life:
         try:
             async with self.network.expected() if opened else nullcontext():
                 # Not cut off in the middle: what the engine makes unseen, nobody would remove.
-                await uncancelled(self._order(name, order))
+                made = await uncancelled(self._order(name, order))
+                await self.machines.fencing.keep(made, spec.egress)
                 self.on_step("make.container")
                 if base.foreign:
                     await contract.fulfil(self.engine, name)
@@ -116,8 +130,11 @@ class Life:
             return 0
         return record.resources.disk_mib + (await self.images.size_bytes(base.image) >> 20) + 1
 
-    async def _order(self, name: str, order: Mapping[str, Any]) -> None:
-        await self.engine.post("containers/create", f"make container {name}", order, name=name)
+    async def _order(self, name: str, order: Mapping[str, Any]) -> str:
+        said = await self.engine.post(
+            "containers/create", f"make container {name}", order, name=name
+        )
+        return str(said["Id"])
 
     async def _finish(self, name: str) -> Observation:
         container = await self.machines.power_on(await self.inspect(name))
@@ -142,6 +159,7 @@ class Life:
         await self._remove(container.id)
         self.on_step("unmake.container")
         await self.machines.forget(container)
+        await self.machines.fencing.close(container.id)
         await self.notes.remove(container.id)
         self.on_step("unmake.note")
         await self.images.discard(container.image)
@@ -186,6 +204,10 @@ class Life:
                 container = await self.current(ref)
             yield container
 
+    def is_ours(self, container: Container) -> bool:
+        """Whole, and with its guest and its fence, if it has any, in this process's reach."""
+        return not container.name.endswith(NEW) and self.place.shares(container.record.maker)
+
     def lost(self, container: Container) -> bool:
         running = self.state(container) is SandboxState.RUNNING
         return running and not self.machines.has_guest(container)
@@ -199,6 +221,8 @@ class Life:
         state = self.state(container)
         if state is not SandboxState.STOPPED:
             return container.observation(self.provider, state)
+        if self.machines.fencing.serves(container.id):  # it ended by itself
+            await self.machines.fencing.leave(container.id)
         reason, detail = await self.machines.why_ended(container)
         return container.observation(self.provider, state, reason, detail)
 

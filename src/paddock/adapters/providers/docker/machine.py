@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.adapters.providers.docker.engine import Engine
+from paddock.adapters.providers.docker.fencing import Fencing
 from paddock.adapters.providers.docker.joined import JoinedGuests
 from paddock.adapters.providers.docker.network import OpenNetwork
-from paddock.adapters.providers.docker.notes import Notes
+from paddock.adapters.providers.docker.notes import Note
 from paddock.adapters.providers.docker.packed import NOT_FOUND, TOO_OLD, PackedGuests
 from paddock.adapters.providers.docker.place import Place
 from paddock.adapters.providers.docker.records import JOINED, Container, SandboxRecord, find
+from paddock.adapters.providers.docker.slips import Slips
 from paddock.domain.errors import (
     Broken,
     Conflict,
@@ -50,9 +52,10 @@ class Machines:
     engine: Engine
     place: Place
     network: OpenNetwork
-    notes: Notes
+    notes: Slips[Note]
     joined: JoinedGuests | None
     packed: PackedGuests
+    fencing: Fencing
     on_step: Callable[[str], None]
 
     def guests(self, record: SandboxRecord) -> JoinedGuests | PackedGuests:
@@ -66,7 +69,7 @@ class Machines:
         return self.joined
 
     async def power_on(self, container: Container) -> Container:
-        """Start it on the disk it has; its guest answers afterwards."""
+        """Start it on the disk it has; its guest answers afterwards, behind its fence."""
         guests = self.guests(container.record)
         await guests.prepare(container)
         self.on_step("boot.prepared")
@@ -83,6 +86,8 @@ class Machines:
         await guests.enter(container)
         self.on_step("boot.guest")
         await self._greet(container, guests)
+        await self.fencing.put(container)
+        self.on_step("boot.fenced")
         return container
 
     async def _greet(self, container: Container, guests: JoinedGuests | PackedGuests) -> None:
@@ -135,7 +140,7 @@ class Machines:
 
     async def power_off(self, container: Container, reason: Reason, detail: str = "") -> None:
         """End the machine, keep the disk; why is noted first."""
-        await self.notes.write(container.id, reason, detail)
+        await self.notes.write(Note(reason, detail, container.id))
         self.on_step("stop.noted")
         with suppress(Conflict):  # it had ended by itself
             await self.engine.post(
@@ -146,6 +151,7 @@ class Machines:
         await self.forget(container)
 
     async def forget(self, container: Container) -> None:
+        await self.fencing.leave(container.id)
         with suppress(Unavailable):
             await self.guests(container.record).forget(container.id)
 

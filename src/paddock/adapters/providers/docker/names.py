@@ -33,9 +33,9 @@ class Names:
     def container(self, key: str) -> str:
         return f"paddock-{self.tag}-{_hash(key, 32)}"
 
-    def note(self, container: str) -> str:
-        """The volume whose labels say why a container was stopped."""
-        return f"paddock-{self.tag}-{container[:32]}-stopped"
+    def slip(self, container: str, what: str) -> str:
+        """The volume whose labels say something of a container."""
+        return f"paddock-{self.tag}-{container[:32]}-{what}"
 
     def snapshot(self, key: str) -> str:
         return f"{self.repository}:{_hash(key, 32)}"

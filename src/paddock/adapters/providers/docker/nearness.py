@@ -7,6 +7,7 @@ from pathlib import Path
 from paddock.adapters.providers.docker import container as containers
 from paddock.adapters.providers.docker.engine import Engine
 from paddock.adapters.providers.docker.place import Place
+from paddock.adapters.providers.host import nftables
 
 
 def elsewhere(engine: Engine) -> str:
@@ -23,6 +24,17 @@ def elsewhere(engine: Engine) -> str:
 def why_not_joined(engine: Engine) -> str:
     """Why guests cannot come in from this host; empty when they can."""
     return "this is not root" if os.geteuid() != 0 else elsewhere(engine)
+
+
+def why_no_allowlist(engine: Engine, *, joined: bool) -> str:
+    """Why no fence can be put around a container from this host; empty when it can."""
+    if reason := why_not_joined(engine):
+        return reason
+    if not joined:
+        return "guests are packed into their images"
+    if engine.about.podman:
+        return "Podman gives a container its network when it is made and not afterwards"
+    return "" if nftables.available() else "libnftables is not installed"
 
 
 def most_files(engine: Engine, wish: int) -> int:

@@ -34,6 +34,8 @@ class OpenNetwork:
     subnet: str = ""
     fenced: bool = False
     """Whether this process can set the host's own rules for it."""
+    gateway_uid: int = 0
+    """Whom the egress gateway runs as: no allowlist leads to a sandbox on this network."""
     _turns: Turns = field(default_factory=Turns)
     _expected: int = 0
 
@@ -143,7 +145,8 @@ class OpenNetwork:
     async def _fence(self, network: dict[str, Any]) -> None:
         if self.fenced:
             subnet = network["IPAM"]["Config"][0]["Subnet"]
-            await _nft(_rules(self.names.table, self.names.bridge, subnet))
+            rules = _rules(self.names.table, self.names.bridge, subnet, self.gateway_uid)
+            await _nft(rules)
 
     async def _unfence(self) -> None:
         if self.fenced:
@@ -154,7 +157,7 @@ def can_fence() -> bool:
     return shutil.which("nft") is not None
 
 
-def _rules(table: str, bridge: str, subnet: str) -> str:
+def _rules(table: str, bridge: str, subnet: str, gateway_uid: int) -> str:
     """Replaces the whole table in one step. The address translation is the engine's own work, but
     an engine that was told to leave the firewall alone does not do it."""
     return f"""
@@ -172,6 +175,10 @@ table inet {table} {{
     iifname "{bridge}" ip daddr 169.254.0.0/16 reject
     iifname "{bridge}" ct status dnat reject
     iifname "{bridge}" oifname "{bridge}" reject
+  }}
+  chain output {{
+    type filter hook output priority filter; policy accept;
+    {f'oifname "{bridge}" meta skuid {gateway_uid} reject' if gateway_uid else ""}
   }}
   chain postrouting {{
     type nat hook postrouting priority srcnat; policy accept;

@@ -6,20 +6,26 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
+from paddock.adapters.egress.authority import Authority
+from paddock.adapters.egress.config import EgressConfig
+from paddock.adapters.egress.gateway import HostGateway
 from paddock.adapters.providers.docker import checks, reconcile, usage
 from paddock.adapters.providers.docker.config import DockerConfig
 from paddock.adapters.providers.docker.images import Base, ImageSource, no_templates
 from paddock.adapters.providers.docker.joined import first_process
 from paddock.adapters.providers.docker.life import Life
 from paddock.adapters.providers.docker.names import NEW, PROVIDER
+from paddock.adapters.providers.docker.networks import fit_network
 from paddock.adapters.providers.docker.opening import Parts, open_parts
 from paddock.adapters.providers.docker.records import Container
-from paddock.adapters.providers.docker.watch import watch_disks
+from paddock.adapters.providers.docker.watch import watch
 from paddock.adapters.providers.fingerprint import fingerprint
 from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.host.owner import Turns
-from paddock.domain.egress import EgressPolicy, NetworkMode
+from paddock.adapters.providers.without_volumes import check_no_volumes, refuse_volumes
+from paddock.domain.egress import EgressPolicy
 from paddock.domain.errors import Conflict, InvalidRequest, NotFound, Unsupported
 from paddock.domain.guest import GuestAddress
 from paddock.domain.reason import Reason
@@ -37,6 +43,7 @@ from paddock.ports.provider import (
     SandboxSpec,
     Usage,
 )
+from paddock.ports.volumes import VolumeFiles
 
 _ID = re.compile(r"[0-9a-f]{64}")
 _OTHERS_S = 60.0
@@ -61,9 +68,11 @@ class DockerProvider:
         fork=True,
         egress=True,
         live_egress=True,
+        allowlist=True,
         any_image=True,
         late_ports=True,
         metrics=True,
+        agents=True,
     )
     """With Docker and its usual storage. What the engine at hand allows is in `capabilities`."""
 
@@ -80,14 +89,22 @@ class DockerProvider:
         config: DockerConfig,
         image_source: ImageSource = no_templates,
         *,
+        egress: EgressConfig | None = None,
+        closed_ports: frozenset[int] = frozenset(),
+        agents: Path | None = None,
         on_step: Callable[[str], None] = _unobserved,
     ) -> "DockerProvider":
         """Find the engine, undo what others left half done, and be ready.
 
         `image_source` turns a template's name into what can be imported. `on_step` is told the name
-        of every step once it is done.
+        of every step once it is done. No sandbox reaches this host's `closed_ports`; all see the
+        directory `agents`, where the engine is on this host.
         """
-        parts = await open_parts(config, image_source, on_step)
+
+        def gateway_at(place: Path, authority: Authority) -> HostGateway:
+            return HostGateway(place, egress or EgressConfig(), authority, closed_ports)
+
+        parts = await open_parts(config, image_source, on_step, gateway_at, agents=agents)
         provider = cls(config, parts)
         try:
             parts.check_runtime(config.runtime)
@@ -95,9 +112,7 @@ class DockerProvider:
         except BaseException:
             await parts.aclose()
             raise
-        if not provider.capabilities.disk_limit:
-            watch = watch_disks(parts.life, config.disk_watch_s)
-            provider._watching = asyncio.create_task(watch)
+        provider._watching = asyncio.create_task(watch(parts.life, config.disk_watch_s))
         return provider
 
     @property
@@ -107,8 +122,15 @@ class DockerProvider:
             self.CAPABILITIES,
             isolation=Isolation.USER_KERNEL if strong else Isolation.CONTAINER,
             live_egress=not self._parts.engine.about.podman,
+            allowlist=not strong and not self._life.machines.fencing.why_not,
             disk_limit=self._life.limits.limit_disk,
+            agents=bool(self._life.limits.mounts(self._config.runtime)),
         )
+
+    @property
+    def gateway(self) -> HostGateway | None:
+        """What its sandboxes' allowlists are enforced by, where they can have one."""
+        return self._parts.gateway
 
     async def check(self) -> Health:
         return await checks.check(self._config)
@@ -126,6 +148,9 @@ class DockerProvider:
             return await self._make(key, spec, await self._base(spec))
 
     def _check(self, spec: SandboxSpec) -> None:
+        joinable = (spec.runtime or self._config.runtime) != "runsc"
+        self._life.machines.fencing.check(spec.egress, joined=joinable)
+        check_no_volumes(self.name, spec)
         spec.resources.check_within(self._parts.most())
         self._parts.check_runtime(spec.runtime)
 
@@ -302,6 +327,15 @@ class DockerProvider:
             async with self._parts.snapshots.forked(ref.id, key) as base:
                 return await self._make(key, spec, base, ref.id)
 
+    async def create_volume(self, volume: str, size_mib: int | None) -> None:
+        refuse_volumes(self.name)
+
+    async def delete_volume(self, volume: str) -> None:
+        refuse_volumes(self.name)
+
+    async def open_volume(self, volume: str) -> VolumeFiles:
+        refuse_volumes(self.name)
+
     async def guest(self, ref: Ref) -> GuestAddress:
         container = await self._running(ref)
         return await self._life.machines.guests(container.record).address(container)
@@ -330,10 +364,7 @@ class DockerProvider:
                     "Podman gives a container its network when it is made and not afterwards",
                     remediation="create the sandbox with the egress it shall have",
                 )
-            if policy.mode is NetworkMode.OPEN:
-                await self._life.network.attach(container)
-            else:
-                await self._life.network.detach(container)
+            await fit_network(self._life, container, policy)
 
     async def usage(self, ref: Ref) -> Usage:
         container = await self._life.current(self._id(ref))

@@ -11,6 +11,7 @@ from paddock.adapters.providers.docker import building, records
 from paddock.adapters.providers.docker.life import Life
 from paddock.adapters.providers.docker.names import NEW
 from paddock.adapters.providers.docker.records import Container, ImageRecord
+from paddock.adapters.providers.docker.watch import mend_fence
 from paddock.adapters.providers.finishing import uncancelled
 from paddock.domain.errors import Broken, NotFound, PaddockError
 from paddock.domain.sandbox import SandboxState
@@ -34,7 +35,16 @@ async def reconcile(life: Life) -> None:
     if any(life.names.network in container.networks for container in containers):
         await life.network.ensure()  # a host that was restarted has forgotten its rules
     await life.network.remove_unused()
+    await _mend_fences(life)
     life.place.forget_dead()
+
+
+async def _mend_fences(life: Life) -> None:
+    try:
+        for ref in await life.machines.fencing.known():
+            await mend_fence(life, ref)
+    except PaddockError as error:
+        _log.error("fences not mended error=%s", error)  # the watch tries again
 
 
 async def _settle(life: Life, container: Container) -> None:
@@ -73,9 +83,9 @@ async def _settle_image(life: Life, seen: Mapping[str, Any]) -> None:
 
 async def _sweep_notes(life: Life) -> None:
     """Notes about containers that are gone, or that never stopped or run again."""
-    for container in await life.notes.containers():
-        if not await _is_stopped(life, container):
-            await life.notes.remove(container)
+    for note in await life.notes.all():
+        if not await _is_stopped(life, note.container):
+            await life.notes.remove(note.container)
 
 
 async def _is_stopped(life: Life, container: str) -> bool:

@@ -30,6 +30,7 @@ SNAPSHOT = "snapshot"
 FORK = "fork"
 TEMPLATE = "template"
 NOTE = "note"
+POLICY = "policy"
 NETWORK = "network"
 BUILD = "build"
 

@@ -1,15 +1,48 @@
-"""Disk limits where the engine cannot enforce them: looked at, and ended when exceeded."""
+"""What is looked at again and again while the provider is open: disk limits where the engine cannot
+enforce them, and whether the egress gateway lives."""
 
 import asyncio
 import logging
 
 from paddock.adapters.providers.docker import records
 from paddock.adapters.providers.docker.life import Life
-from paddock.domain.errors import PaddockError
+from paddock.adapters.providers.docker.networks import mend_network
+from paddock.domain.errors import NotFound, PaddockError
 from paddock.domain.reason import Reason
 from paddock.domain.sandbox import SandboxState
 
 _log = logging.getLogger(__name__)
+_GATEWAY_S = 1.0
+
+
+async def watch(life: Life, disks_s: float) -> None:
+    """Until cancelled."""
+    async with asyncio.TaskGroup() as group:
+        if life.machines.fencing.fences is not None:
+            group.create_task(watch_fences(life), name="fences")
+        if not life.limits.limit_disk:
+            group.create_task(watch_disks(life, disks_s), name="disks")
+
+
+async def watch_fences(life: Life, interval: float = _GATEWAY_S) -> None:
+    """Until cancelled: a gateway that has died is followed by another. Meanwhile nothing leaves."""
+    fences = life.machines.fencing.fences
+    assert fences is not None
+    while True:
+        await asyncio.sleep(interval)
+        try:
+            for ref in await fences.missing():
+                await mend_fence(life, ref)
+        except PaddockError as error:
+            _log.warning("fences not looked at error=%s", error)
+
+
+async def mend_fence(life: Life, ref: str) -> None:
+    try:
+        if await mend_network(life, ref):
+            _log.warning("sandbox fenced again id=%s", ref[:12])
+    except NotFound:
+        await life.machines.fencing.close(ref)
 
 
 async def watch_disks(life: Life, interval: float) -> None:

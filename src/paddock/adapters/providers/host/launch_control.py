@@ -64,14 +64,20 @@ class LaunchControl:
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def run(
-        self, argv: Sequence[str], *, timeout: float, overlay: Mapping[str, Any] | None = None
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float,
+        overlay: Mapping[str, Any] | None = None,
+        sealed: Sequence[tuple[str, str]] = (),
     ) -> Finished:
-        """Run a program in the launcher's namespace, with an overlay mounted meanwhile.
+        """Run a program in the launcher's namespace, with an overlay mounted meanwhile, and what is
+        sealed shown read-only in its other place.
 
         One that takes longer than `timeout` is killed.
         """
-        mounted = dict(overlay) if overlay else None
-        answer = await self._ask("run", timeout, argv=list(argv), timeout=timeout, overlay=mounted)
+        mounted: dict[str, Any] = {"overlay": overlay and dict(overlay), "sealed": list(sealed)}
+        answer = await self._ask("run", timeout, argv=list(argv), timeout=timeout, **mounted)
         return Finished(answer["code"], answer["output"])
 
     async def idmap(self, lower: Path, first_id: int, ids: int) -> None:

@@ -114,11 +114,9 @@ class Launcher:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.control.send(json.dumps({"request": request, **content}).encode())
 
-    def _start(
-        self, request: int, argv: list[str], timeout: float, overlay: dict[str, Any] | None = None
-    ) -> None:
-        """Run a program; its root file system is mounted for just as long as it takes."""
-        undo = self.mounter.mount_overlay(**overlay) if overlay else _nothing
+    def _start(self, request: int, argv: list[str], timeout: float, **wanted: Any) -> None:
+        """Run a program; what it wants to have mounted is so for just as long as it takes."""
+        undo = self._mount(**wanted)
         output = os.memfd_create("output")
         try:
             pid = os.posix_spawnp(
@@ -139,6 +137,15 @@ class Launcher:
             undo()
             raise
         self.programs[pid] = _Program(request, output, time.monotonic() + timeout, undo)
+
+    def _mount(
+        self, *, overlay: dict[str, Any] | None, sealed: list[list[str]]
+    ) -> Callable[[], None]:
+        with contextlib.ExitStack() as mounted:
+            if overlay is not None:
+                mounted.callback(self.mounter.mount_overlay(**overlay))
+            mounted.callback(self.mounter.mount_sealed(sealed))
+            return mounted.pop_all().close
 
     def _join(self, request: int, listener: int, timeout: float, order: dict[str, Any]) -> None:
         """Have the zygote fork a guest; the guest itself says when it is in."""
@@ -202,10 +209,6 @@ class Launcher:
         for pid in self.programs:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
-
-
-def _nothing() -> None:
-    return None
 
 
 def main() -> None:

@@ -84,6 +84,26 @@ class Mounter:
         syscalls.mount("overlay", target, "overlay", 0, options)
         return lambda: syscalls.umount(target, syscalls.MNT_DETACH)
 
+    def mount_sealed(self, pairs: list[list[str]]) -> Callable[[], None]:
+        """Show sources at targets, read-only whatever the runtime makes of it; the answer unmounts.
+
+        gVisor keeps files from being written to by itself, but not from being truncated.
+        """
+        done: list[str] = []
+
+        def undo() -> None:
+            for target in done:
+                syscalls.umount(target, syscalls.MNT_DETACH)
+
+        try:
+            for source, target in pairs:
+                syscalls.mount_read_only(source, target)
+                done.append(target)
+        except OSError:
+            undo()
+            raise
+        return undo
+
 
 def _escape(path: str) -> str:
     return path.replace("\\", "\\\\").replace(",", "\\,").replace(":", "\\:")

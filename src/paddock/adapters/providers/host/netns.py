@@ -50,7 +50,12 @@ async def within(process: Process, action: Callable[[], _T]) -> _T:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[_T] = loop.create_future()
     threading.Thread(target=_enter_and_do, args=(process, action, loop, done), daemon=True).start()
-    return await done
+    try:
+        return await done
+    except asyncio.CancelledError:
+        if done.done() and not done.cancelled() and done.exception() is None:
+            _drop(done.result())  # it came at the same moment
+        raise
 
 
 def _enter_and_do(
@@ -77,8 +82,15 @@ def _fail(done: "asyncio.Future[_T]", error: BaseException) -> None:
 def _succeed(done: "asyncio.Future[_T]", result: _T) -> None:
     if not done.cancelled():
         done.set_result(result)
-    elif isinstance(result, socket.socket):
-        result.close()
+    else:
+        _drop(result)
+
+
+def _drop(result: object) -> None:
+    """Nobody waits for it any more."""
+    for each in result if isinstance(result, list) else [result]:
+        if isinstance(each, socket.socket):
+            each.close()
 
 
 async def listen(process: Process, host: str, port: int, backlog: int = 128) -> socket.socket:

@@ -15,6 +15,9 @@ CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 
 MS_RDONLY = 1
+MS_NOSUID = 2
+MS_NODEV = 4
+MS_NOEXEC = 8
 MS_REMOUNT = 32
 MS_BIND = 4096
 MS_REC = 16384
@@ -75,6 +78,19 @@ def mount(
 
 def umount(target: str, flags: int = 0) -> None:
     _check(_libc.umount2(target.encode(), flags), f"umount {target}")
+
+
+def mount_read_only(source: str, target: str) -> None:
+    """Show `source` at `target`, where the kernel of this host lets nobody write."""
+    mount(source, target, flags=MS_BIND)
+    # What is not said again is lost, and a program could be started where none may be.
+    noexec = MS_NOEXEC if os.statvfs(target).f_flag & os.ST_NOEXEC else 0
+    sealed = MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | noexec
+    try:
+        mount("none", target, flags=sealed)
+    except OSError:
+        umount(target, MNT_DETACH)
+        raise
 
 
 def mount_idmapped(source: str, target: str, user_namespace_fd: int) -> None:

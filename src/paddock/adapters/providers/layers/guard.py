@@ -6,10 +6,11 @@ from typing import TypeVar
 
 from paddock.adapters.providers.layers import rules
 from paddock.adapters.providers.layers.layered import Call, Operation
-from paddock.domain.egress import CLOSED
+from paddock.domain.egress import CLOSED, EgressPolicy, NetworkMode
 from paddock.domain.errors import InvalidRequest, LimitExceeded, NotFound, Unsupported
 from paddock.domain.ignoring import parsed
 from paddock.domain.snapshot import SnapshotRef
+from paddock.domain.volume import check_mount_paths, check_size
 from paddock.ports.clock import Clock
 from paddock.ports.provider import PauseKind, Provider, Ref, SandboxSpec
 
@@ -28,6 +29,9 @@ FLAGS: Mapping[Operation, str] = {
     Operation.SNAPSHOTS: "snapshot",
     Operation.DELETE_SNAPSHOT: "snapshot",
     Operation.FORK: "fork",
+    Operation.CREATE_VOLUME: "volumes",
+    Operation.DELETE_VOLUME: "volumes",
+    Operation.OPEN_VOLUME: "volumes",
     Operation.SET_EGRESS: "live_egress",
     Operation.USAGE: "metrics",
 }
@@ -50,6 +54,9 @@ class Guard:
             "until": self._within_lifetime,
             "memory": self._kept,
             "ignore": self._left_out,
+            "policy": self._enforceable,
+            "volume": rules.check_volume,
+            "size_mib": self._sized,
         }
 
     async def around(self, call: Call, proceed: Callable[[], Awaitable[T]]) -> T:
@@ -116,13 +123,27 @@ class Guard:
             self._owned(spec.snapshot)
         if spec.egress != CLOSED:
             self._claimed(operation, "egress", f" with egress {spec.egress.mode.value!r}")
+        self._enforceable(spec.egress, operation)
         rules.check_labels(spec.labels)
         rules.check_env(spec.env)
         for port in spec.ports:
             rules.check_port(port)
+        if spec.volumes:
+            self._claimed(operation, "volumes", " with volumes")
+            check_mount_paths([mount.path for mount in spec.volumes])
         capabilities = self._provider.capabilities
         self._at_most("labels", len(spec.labels), capabilities.max_labels)
         self._at_most("ports", len(spec.ports), capabilities.max_ports)
+
+    def _enforceable(
+        self, policy: EgressPolicy, operation: Operation = Operation.SET_EGRESS
+    ) -> None:
+        if policy.mode is NetworkMode.ALLOWLIST:
+            self._claimed(operation, "allowlist", " with egress 'allowlist'")
+
+    def _sized(self, size_mib: int | None) -> None:
+        if check_size(size_mib) is not None:
+            self._claimed(Operation.CREATE_VOLUME, "disk_limit", " with a size")
 
     def _at_most(self, what: str, asked: int, most: int | None) -> None:
         if most is not None and asked > most:

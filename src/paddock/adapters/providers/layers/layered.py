@@ -20,6 +20,7 @@ from paddock.ports.provider import (
     SandboxSpec,
     Usage,
 )
+from paddock.ports.volumes import VolumeFiles
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,6 +45,9 @@ class Operation(StrEnum):
     SNAPSHOTS = "snapshots"
     DELETE_SNAPSHOT = "delete_snapshot"
     FORK = "fork"
+    CREATE_VOLUME = "create_volume"
+    DELETE_VOLUME = "delete_volume"
+    OPEN_VOLUME = "open_volume"
     GUEST = "guest"
     ENDPOINT = "endpoint"
     SET_EGRESS = "set_egress"
@@ -157,6 +161,17 @@ class Layered:
 
     async def fork(self, ref: Ref, key: str, spec: SandboxSpec) -> Observation:
         return await self._pass(Operation.FORK, self._inner.fork, ref=ref, key=key, spec=spec)
+
+    async def create_volume(self, volume: str, size_mib: int | None) -> None:
+        await self._pass(
+            Operation.CREATE_VOLUME, self._inner.create_volume, volume=volume, size_mib=size_mib
+        )
+
+    async def delete_volume(self, volume: str) -> None:
+        await self._pass(Operation.DELETE_VOLUME, self._inner.delete_volume, volume=volume)
+
+    async def open_volume(self, volume: str) -> VolumeFiles:
+        return await self._pass(Operation.OPEN_VOLUME, self._inner.open_volume, volume=volume)
 
     async def guest(self, ref: Ref) -> GuestAddress:
         return await self._pass(Operation.GUEST, self._inner.guest, ref=ref)

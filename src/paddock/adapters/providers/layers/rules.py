@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from paddock.domain.errors import InvalidRequest
+from paddock.domain.ids import is_id
+from paddock.domain.volume import VOLUME_PREFIX
 from paddock.ports.provider import SandboxSpec
 
 _KEY = re.compile(r"[!-~]{1,128}")
@@ -53,6 +55,11 @@ def check_env(env: Mapping[str, str]) -> None:
                 f"the value of environment variable {name} contains a NUL character",
                 "leave it out: no process can be given such a value",
             )
+
+
+def check_volume(volume: str) -> None:
+    if not is_id(volume, VOLUME_PREFIX):
+        _refuse(f"{volume[:80]!r} is no id of a volume", f"use one like {VOLUME_PREFIX}_01…")
 
 
 def check_port(port: int) -> None:

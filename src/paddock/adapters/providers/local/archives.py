@@ -15,6 +15,7 @@ from paddock.adapters.providers.local.life import Life
 from paddock.adapters.providers.local.packing import free, pack, unpack
 from paddock.adapters.providers.local.records import Archived, SandboxRecord, persist
 from paddock.adapters.providers.local.storage.faults import explained
+from paddock.adapters.providers.local.storage.programs import hurried, stoppable
 from paddock.adapters.providers.local.storage.trees import tree_bytes
 from paddock.adapters.providers.local.storage.volumes import abandoned_drafts, draft_name
 from paddock.domain.errors import Broken, LimitExceeded
@@ -94,9 +95,10 @@ class Archives:
         try:
             stopped = await self._fill(record)
             self.life.records.write(stopped)
-        except BaseException:
+        except BaseException as error:
             volume = self.life.volume(record.ref)
-            await uncancelled(asyncio.to_thread(self.life.storage.delete, volume))
+            with hurried(error):
+                await uncancelled(asyncio.to_thread(self.life.storage.delete, volume))
             with contextlib.suppress(LimitExceeded):
                 self.life.records.change(record, owner="")
             raise
@@ -118,7 +120,7 @@ class Archives:
         await unpack(self.file(record.ref), volume)
         self.life.on_step("unarchive.unpacked")
         before = record.archive.counted_bytes if record.archive else 0
-        more = await asyncio.to_thread(storage.usage, volume) - before
+        more = await stoppable(asyncio.to_thread(storage.usage, volume)) - before
         granted = record.granted_bytes + max(0, more)
         limit = (record.resources.disk_mib << 20) + granted
         await uncancelled(asyncio.to_thread(storage.set_limit, volume, limit))
@@ -153,7 +155,7 @@ class Archives:
             if volume.exists():
                 file.unlink(missing_ok=True)
         elif file.exists():
-            await uncancelled(asyncio.to_thread(self.life.storage.delete, volume))
+            await stoppable(asyncio.to_thread(self.life.storage.delete, volume))
 
     def disk_bytes(self, ref: str) -> int:
         """What the disk costs, as a volume or as a file."""

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from paddock.adapters.providers.host import agents
 from paddock.adapters.providers.host.cgroups import host_hierarchies
 from paddock.adapters.providers.host.init import find_init
 from paddock.adapters.providers.local import checkpoint, forwarding, runtime
@@ -48,6 +49,7 @@ def inspect(config: LocalConfig) -> list[Finding]:
         _storage_tools,
         _disk,
         _template_tools,
+        _agent_tools,
         _network_tools,
         _open_network,
         checkpoint.finding,
@@ -221,6 +223,10 @@ def _template_tools(_: LocalConfig) -> Finding:
         return Finding("template tools", Status.OK, "mmdebstrap, skopeo, umoci")
     fix = f"apt-get install {' '.join(missing)}"
     return Finding("template tools", Status.DEGRADED, f"no {', '.join(missing)}", fix)
+
+
+def _agent_tools(_: LocalConfig) -> Finding:
+    return agents.finding()
 
 
 def _network_tools(_: LocalConfig) -> Finding:

@@ -8,39 +8,54 @@ package upgrade does), and nothing of it becomes part of a snapshot.
 import hashlib
 import ipaddress
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
+from paddock.adapters.egress.authority import HOST_STORES
 from paddock.adapters.providers.local.storage.volumes import draft_name
+from paddock.domain.egress.addresses import OURS
 
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
-_HOST_STORES = (CERTIFICATES, "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem")
 _RESOLVERS = ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
+_ANY = OURS[1]
 _HOSTS = "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback\n"
-
 TRUST_ENV = dict.fromkeys(
     ("NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE"), CERTIFICATES
 )
 """For programs that bring certificates of their own instead of asking the system."""
 
 
-def build(parent: Path) -> Path:
-    """The directory of the layer, made once for each content."""
-    files = {"etc/hosts": _HOSTS.encode(), "etc/hostname": b"sandbox\n"}
-    if certificates := _first_file(_HOST_STORES):
-        files[CERTIFICATES.lstrip("/")] = certificates
-    if resolver := _resolver():
-        files["etc/resolv.conf"] = resolver
-    digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:16]
+def build(parent: Path, authority: str, mount_points: Sequence[str] = ()) -> Path:
+    """The directory of the layer, made once for each content.
+
+    A mount point that a runtime misses it would make on the sandbox's own disk.
+
+    The installation's own authority is trusted beside those of the host: it vouches for hosts that
+    a secret is bound to.
+    """
+    files = {
+        "etc/hosts": _HOSTS.encode(),
+        "etc/hostname": b"sandbox\n",
+        "etc/resolv.conf": _resolver(),
+    }
+    certificates = _first_file(HOST_STORES) or b""
+    files[CERTIFICATES.lstrip("/")] = certificates + authority.encode()
+    content = (sorted(files.items()), list(mount_points))
+    digest = hashlib.sha256(repr(content).encode()).hexdigest()[:16]
     layer = parent / digest
     if layer.is_dir():
         return layer
     half_made = parent / draft_name()
-    for name, content in files.items():
+    for point in mount_points:
+        (half_made / point.lstrip("/")).mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
         path = half_made / name
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
-        path.write_bytes(content)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text)
         path.chmod(0o644)
-    half_made.chmod(0o755)
+    # They hide what the template's directories of these names allow, whatever the umask.
+    for directory in (half_made, *(each for each in half_made.rglob("*") if each.is_dir())):
+        directory.chmod(0o755)
     try:
         half_made.rename(layer)
     except OSError:
@@ -54,8 +69,11 @@ def _first_file(candidates: tuple[str, ...]) -> bytes | None:
     return next((Path(name).read_bytes() for name in candidates if Path(name).is_file()), None)
 
 
-def _resolver() -> bytes | None:
-    """The first list of name servers that means something outside the host's own loopback."""
+def _resolver() -> bytes:
+    """The first list of name servers that means something outside the host's own loopback.
+
+    Under an allowlist any address will do, since questions are turned to the gateway.
+    """
     for candidate in _RESOLVERS:
         path = Path(candidate)
         if not path.is_file():
@@ -64,7 +82,7 @@ def _resolver() -> bytes | None:
         servers = [line.split()[1] for line in lines if line.startswith("nameserver ")]
         if any(not _is_loopback(server) for server in servers):
             return "".join(f"{line}\n" for line in lines).encode()
-    return None
+    return f"nameserver {_ANY}\n".encode()
 
 
 def _is_loopback(server: str) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from stat import S_ISCHR
 
 from paddock.adapters.providers.local.storage.faults import explained
-from paddock.adapters.providers.local.storage.trees import move_out, remove_tree, tree_bytes
+from paddock.adapters.providers.local.storage.trees import empty_out, move_out, tree_bytes
 from paddock.domain.ignoring import MOST_SHOWN, LeftOut, Rule
 
 _ENTER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -28,7 +28,7 @@ def leave_out(volume: Path, rules: Sequence[Rule]) -> LeftOut:
         for rule in rules:
             found += _set_aside(volume / "upper", rule, trash)
         size = tree_bytes(trash) - trash.lstat().st_blocks * 512 if found else 0
-        remove_tree(trash)
+        empty_out(trash)
     return LeftOut(tuple(found[:MOST_SHOWN]), len(found), size)
 
 
@@ -43,7 +43,7 @@ def takes_all(volume: Path, rules: Sequence[Rule], places: Sequence[str]) -> boo
 
 def _takes_all(upper: Path, rules: Sequence[Rule], place: str) -> bool:
     parts = tuple(part for part in place.split("/") if part)
-    directory = _descend(upper, parts)
+    directory = descend(upper, parts)
     if directory is None:
         return False
     try:
@@ -59,7 +59,7 @@ def _takes_all(upper: Path, rules: Sequence[Rule], place: str) -> bool:
 
 
 def _set_aside(upper: Path, rule: Rule, trash: Path) -> list[str]:
-    directory = _descend(upper, rule.parent)
+    directory = descend(upper, rule.parent)
     if directory is None:
         return []
     try:
@@ -71,7 +71,7 @@ def _set_aside(upper: Path, rule: Rule, trash: Path) -> list[str]:
     return [_shown(rule, name) for name in names]
 
 
-def _descend(top: Path, parts: Sequence[str]) -> int | None:
+def descend(top: Path, parts: Sequence[str]) -> int | None:
     """The directory, part by part and along no link; None when it is not there."""
     directory = os.open(top, _ENTER)
     for part in parts:

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.adapters.providers.finishing import uncancelled
+from paddock.adapters.providers.host.fences import Fences
 from paddock.adapters.providers.host.owner import Locks, Owner
 from paddock.adapters.providers.local import runtime
+from paddock.adapters.providers.local.fencing import enclosed, is_fenced
 from paddock.adapters.providers.local.layout import Layout, archive_of
 from paddock.adapters.providers.local.machine import Machines, guest_env
 from paddock.adapters.providers.local.memory import Memories
@@ -25,6 +27,7 @@ from paddock.adapters.providers.local.plan import Image, Plan
 from paddock.adapters.providers.local.quiet import quiet
 from paddock.adapters.providers.local.records import Keys, Records, SandboxRecord, boot_id
 from paddock.adapters.providers.local.storage import Storage
+from paddock.adapters.providers.local.storage.programs import hurried, stoppable
 from paddock.domain.egress import NetworkMode
 from paddock.domain.errors import Conflict, LimitExceeded, NotFound, PaddockError, Unavailable
 from paddock.domain.ids import new_ulid
@@ -49,6 +52,7 @@ class Life:
     storage: Storage
     machines: Machines
     network: OpenNetwork
+    fences: Fences
     memories: Memories
     on_step: Callable[[str], None]
 
@@ -83,8 +87,9 @@ class Life:
             record = await self.power_on(record, plan.image)
             self.on_step("make.running")
             return record
-        except BaseException:
-            await uncancelled(self.unmake(record))
+        except BaseException as error:
+            with hurried(error):
+                await uncancelled(self.unmake(record))
             raise
 
     async def _fill_volume(self, record: SandboxRecord, plan: Plan) -> None:
@@ -97,9 +102,9 @@ class Life:
                 source = check_on_disk(await self.current(plan.source))
                 async with quiet(source, self.machines.cgroup(source.ref)):
                     self.on_step("fork.frozen")
-                    await uncancelled(asyncio.to_thread(self.storage.clone, plan.seed, volume))
+                    await stoppable(asyncio.to_thread(self.storage.clone, plan.seed, volume))
         else:
-            await uncancelled(asyncio.to_thread(self.storage.clone, plan.seed, volume))
+            await stoppable(asyncio.to_thread(self.storage.clone, plan.seed, volume))
         self.on_step("make.volume-limit")
         limit = record.resources.disk_mib << 20
         await asyncio.to_thread(self.storage.set_limit, volume, limit)
@@ -110,6 +115,8 @@ class Life:
         record = self.records.change(record, machine=machine)
         if record.egress.mode is NetworkMode.OPEN:
             record = await self.connect(record)
+        elif is_fenced(record):
+            await self.fences.put(enclosed(record))
         await self._meet_guest(record)
         return self.records.change(
             record, state=SandboxState.RUNNING, reason=None, detail="", owner=""
@@ -166,6 +173,8 @@ class Life:
         """End the machine, keep the volume."""
         record = self.records.read(record.ref) or record  # a failed start may have gone further
         await self.machines.end(record)
+        if record.machine is not None:  # whatever its policy: it may have waited, fenced, in a pool
+            await self.fences.shut(record.ref)
         record = await self.disconnect(record)
         return self.records.change(
             record,
@@ -193,6 +202,8 @@ class Life:
         self.on_step("unmake.noted")
         await self.machines.end(record)
         self.on_step("unmake.machine")
+        if record.machine is not None:  # whatever its policy: it may have waited, fenced, in a pool
+            await self.fences.shut(record.ref)
         await self.disconnect(record)
         await asyncio.to_thread(self.storage.delete, self.volume(record.ref))
         self.on_step("unmake.volume")

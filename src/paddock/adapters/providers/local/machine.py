@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.host import capabilities
@@ -19,9 +20,11 @@ from paddock.adapters.providers.local import bundle, door, host_layer, packed, r
 from paddock.adapters.providers.local.layout import Layout
 from paddock.adapters.providers.local.plan import Image
 from paddock.adapters.providers.local.records import Machine, SandboxRecord, boot_id
+from paddock.adapters.providers.local.shared_volumes import binds
 from paddock.adapters.providers.local.storage.faults import explained
 from paddock.adapters.providers.local.storage.volumes import make_parts
 from paddock.adapters.providers.local.tunnels import Tunnels
+from paddock.domain.agent import AGENTS
 from paddock.domain.errors import Broken, Unavailable
 from paddock.domain.guest import GuestAddress
 
@@ -29,6 +32,8 @@ _BOOT_TIMEOUT_S = 30.0
 _RESTORE_TIMEOUT_S = 300.0
 """What it takes goes by how much memory there is to be read."""
 _BACKLOG = 512
+Sealed = list[tuple[str, str]]
+"""What of the host a sandbox sees and the host itself keeps it from writing to, and where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,8 @@ class Machines:
     host_layer: Path
     on_step: Callable[[str], None]
     tunnels: Tunnels = field(default_factory=Tunnels)
+    agents: Path | None = None
+    """What all of them see of the host's agents; None shows them none."""
 
     def cgroup(self, ref: str) -> Cgroup:
         return Cgroup(self.hierarchies, self.layout.cgroup(ref))
@@ -88,7 +95,7 @@ class Machines:
     async def _boot(self, record: SandboxRecord, disk: "Disk") -> Machine:
         engine = runtime.choose(record.runtime)
         image = disk.image
-        directory = await self._bundle(record, engine, disk)
+        directory, sealed = await self._bundle(record, engine, disk)
         self.on_step("boot.bundle")
         lowers = [*self._more_layers(engine), str(self.host_layer), record.lower]
         if record.idmap is not None:
@@ -105,6 +112,7 @@ class Machines:
                     "first_id": record.idmap.first if record.idmap else None,
                     "above": disk.above,
                 },
+                sealed=sealed,
             )
         )
         self.on_step("boot.runtime")
@@ -124,7 +132,9 @@ class Machines:
         self.on_step("boot.guest")
         return Machine(boot_id(), init, guest)
 
-    async def _bundle(self, record: SandboxRecord, engine: runtime.Runtime, disk: "Disk") -> Path:
+    async def _bundle(
+        self, record: SandboxRecord, engine: runtime.Runtime, disk: "Disk"
+    ) -> tuple[Path, Sealed]:
         if engine.joinable:
             return self._write_bundle(record, engine, disk)
         # What a sandbox has put where its guest comes and goes is removed first, all of it.
@@ -152,8 +162,10 @@ class Machines:
             return engine.run_argv(state, directory, ref)
         return engine.restore_argv(state, directory, image.directory, ref)
 
-    def _write_bundle(self, record: SandboxRecord, engine: runtime.Runtime, disk: "Disk") -> Path:
-        image = disk.image
+    def _write_bundle(
+        self, record: SandboxRecord, engine: runtime.Runtime, disk: "Disk"
+    ) -> tuple[Path, Sealed]:
+        image, sealed = disk.image, Sealed()
         directory = self.layout.bundle(record.ref)
         (directory / "rootfs").mkdir(parents=True, exist_ok=True)
         spec = bundle.BundleSpec(
@@ -165,15 +177,26 @@ class Machines:
             idmap=record.idmap,
             no_new_privs=record.no_new_privs,
             read_only=bool(disk.above),
+            extra_mounts=(
+                *self._agents(image),
+                *binds(self.volumes.parent, record.volumes, read_only=bool(disk.above)),
+            ),
         )
         if not engine.joinable:
             volume = self.volumes / record.ref
             archive = packed.archive(self.host_layer.parent, image.guest if image else "")
             spec = packed.prepare(spec, record, volume, archive)
+            spec, sealed = packed.sealed(spec, directory / "sealed")
             if image is not None:
                 door.write_letter(volume, record.token)
         (directory / "config.json").write_text(json.dumps(bundle.build(spec)))
-        return directory
+        return directory, sealed
+
+    def _agents(self, image: Image | None) -> tuple[dict[str, Any], ...]:
+        """Processes that go on have what was mounted for them, and nothing more."""
+        if self.agents is None or (image is not None and not image.agents):
+            return ()
+        return (bundle.bind(str(self.agents), AGENTS, "ro"),)
 
     async def _join(self, record: SandboxRecord, init: Process) -> Process:
         cgroup = self.cgroup(record.ref)

@@ -19,6 +19,7 @@ from paddock.adapters.providers.local.packing import free
 from paddock.adapters.providers.local.records import Memory, Records, SandboxRecord
 from paddock.adapters.providers.local.storage import Storage
 from paddock.adapters.providers.local.storage.faults import explained
+from paddock.domain.agent import AGENTS
 from paddock.domain.errors import (
     Broken,
     Conflict,
@@ -63,7 +64,8 @@ class Memories:
         """What has to be known of it besides; before anything is done."""
         bundle = self.machines.layout.bundle(record.ref)
         version = runtime.choose(record.runtime).version
-        return Memory(version, packed.archive_of(bundle), record.resources)
+        shown = packed.source_of(bundle, AGENTS) is not None
+        return Memory(version, packed.archive_of(bundle), record.resources, shown)
 
     async def send_away(self, record: SandboxRecord) -> SandboxRecord:
         """Before its guest is asked to leave; it can come back also where its disk is full."""

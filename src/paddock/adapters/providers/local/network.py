@@ -32,6 +32,8 @@ class OpenNetwork:
     """A directory for the lock and for the subnet that was chosen."""
     wish: str = ""
     """The subnet an operator wants; empty takes a free one."""
+    gateway_uid: int = 0
+    """Whom the egress gateway runs as: no allowlist leads to a sandbox on this network."""
 
     @property
     def bridge(self) -> str:
@@ -172,7 +174,7 @@ class OpenNetwork:
         return Path(f"/sys/class/net/{self.bridge}").exists()
 
     def _rules(self) -> str:
-        return _rules(self.table, self.bridge, str(self.subnet))
+        return _rules(self.table, self.bridge, str(self.subnet), self.gateway_uid)
 
     async def detach(self, number: int) -> None:
         """Absent is success; the kernel may be quicker, since the cable dies with the sandbox."""
@@ -243,7 +245,7 @@ async def _subnets_in_use() -> list[ipaddress.IPv4Network]:
     return [ipaddress.IPv4Network(word, strict=False) for word in words if word[:1].isdigit()]
 
 
-def _rules(table: str, bridge: str, subnet: str) -> str:
+def _rules(table: str, bridge: str, subnet: str, gateway_uid: int) -> str:
     return f"""
 table inet {table}
 delete table inet {table}
@@ -262,6 +264,10 @@ table inet {table} {{
     iifname "{bridge}" accept
     oifname "{bridge}" ct state established,related accept
     oifname "{bridge}" reject
+  }}
+  chain output {{
+    type filter hook output priority filter; policy accept;
+    {f'oifname "{bridge}" meta skuid {gateway_uid} reject' if gateway_uid else ""}
   }}
   chain postrouting {{
     type nat hook postrouting priority srcnat; policy accept;

@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from paddock.adapters.egress.authority import Authority
+from paddock.adapters.egress.gateway import HostGateway
+from paddock.adapters.providers.host.agents import open_to_all
 from paddock.adapters.providers.host.cgroups import host_hierarchies
+from paddock.adapters.providers.host.fences import Fences
 from paddock.adapters.providers.host.init import find_init
 from paddock.adapters.providers.host.launch_control import LaunchControl
 from paddock.adapters.providers.host.owner import Locks, Owner, coming_or_going
@@ -28,17 +32,29 @@ from paddock.adapters.providers.local.records import (
     SandboxRecord,
     SnapshotRecord,
 )
+from paddock.adapters.providers.local.shared_volumes import SharedVolumes
 from paddock.adapters.providers.local.storage import Storage, open_storage
 from paddock.adapters.providers.local.storage.faults import explained
 from paddock.adapters.providers.local.templates import SnapshotParts, TemplateStore
 from paddock.adapters.providers.local.templates.defaults import Defaults
+from paddock.domain.agent import AGENTS
 from paddock.domain.errors import Broken, Conflict, NotFound, Unavailable
 from paddock.domain.ids import is_ulid
 from paddock.domain.template import SourceKind, Template, TemplateSource, is_image
 from paddock.ports.provider import SandboxSpec
 
+GatewayAt = Callable[..., HostGateway]
+"""The gateway of the installation whose volatile directory and `authority` these are."""
 SetupRunner = Callable[[Path, Path | None, Sequence[str]], Awaitable[Path]]
 Progress = Callable[[str, float | None], None]
+
+
+def silent(_text: str, _fraction: float | None) -> None:
+    return None
+
+
+def unobserved(_step: str) -> None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +69,7 @@ class Parts:
     life: Life
     idmap: IdMap | None
     memory: checkpoint.Tried
+    gateway: HostGateway
 
     async def plan_template(
         self, spec: SandboxSpec, progress: Progress, set_up: SetupRunner
@@ -102,7 +119,8 @@ class Parts:
         image = None
         if record.memory is not None:
             check_memory(record, spec, host_resources(self.storage.pool), engine.version)
-            image = Image(image_of(self.storage.pool, record.id), record.memory.guest)
+            memory = record.memory
+            image = Image(image_of(self.storage.pool, record.id), memory.guest, memory.agents)
         return Plan(
             template=record.template,
             digest=record.digest,
@@ -155,8 +173,12 @@ class Parts:
             seed=seed,
         )
 
+    def shared_volumes(self) -> SharedVolumes:
+        return SharedVolumes(self.storage, self._idmap(runtime.choose(self.config.runtime)))
+
     async def aclose(self) -> None:
         await self.life.machines.tunnels.aclose()
+        await self.gateway.aclose()
         await self.launch.aclose()
         with coming_or_going(self.life.layout.run):
             self.owner.close()
@@ -164,12 +186,10 @@ class Parts:
         await asyncio.to_thread(self.storage.close)
 
 
-async def open_parts(config: LocalConfig, on_step: Callable[[str], None]) -> Parts:
-    if os.geteuid() != 0:
-        raise Unavailable(
-            "the local provider needs root, to make namespaces, mounts and control groups",
-            remediation="run it with sudo, or use the docker provider as an unprivileged user",
-        )
+async def open_parts(
+    config: LocalConfig, on_step: Callable[[str], None], gateway_at: GatewayAt, agents: Path | None
+) -> Parts:
+    _check_root()
     layout = Layout.of(config.data_dir, config.run_root)
     init = find_init(config.init, "local.init")
     runtime.choose(config.runtime)
@@ -185,11 +205,17 @@ async def open_parts(config: LocalConfig, on_step: Callable[[str], None]) -> Par
         undo.callback(owner.close)
         launch = LaunchControl(layout.run, inherit=[owner.fd], fast_cgroups=config.fast_cgroups)
         undo.push_async_callback(launch.aclose)
-        layer = await asyncio.to_thread(host_layer.build, storage.pool / "host")
+        points = (AGENTS,) if agents else ()
+        layers = storage.pool / "host"
+        layer, authority = await asyncio.to_thread(_trusted, layers, layout.data, points)
         idmap = await _find_idmap(config, launch, layer)
         volumes = storage.pool / "volumes"
-        machines = Machines(layout, host_hierarchies(), launch, volumes, init, layer, on_step)
-        life = _life(config, layout, owner, machines, storage)
+        shown = agents and await asyncio.to_thread(open_to_all, agents)
+        machines = Machines(
+            layout, host_hierarchies(), launch, volumes, init, layer, on_step, agents=shown
+        )
+        gateway = gateway_at(layout.run, authority=authority)
+        life = _life(config, owner, machines, storage, gateway=gateway)
         templates = TemplateStore(
             storage,
             layout.data,
@@ -199,13 +225,28 @@ async def open_parts(config: LocalConfig, on_step: Callable[[str], None]) -> Par
         )
         memory = await checkpoint.tried(config, layout, launch, init)
         undo.pop_all()
-        return Parts(config, storage, templates, launch, owner, life, idmap, memory)
+        return Parts(config, storage, templates, launch, owner, life, idmap, memory, gateway)
+
+
+def _check_root() -> None:
+    if os.geteuid() != 0:
+        raise Unavailable(
+            "the local provider needs root, to make namespaces, mounts and control groups",
+            remediation="run it with sudo, or use the docker provider as an unprivileged user",
+        )
 
 
 def _life(
-    config: LocalConfig, layout: Layout, owner: Owner, machines: Machines, storage: Storage
+    config: LocalConfig,
+    owner: Owner,
+    machines: Machines,
+    storage: Storage,
+    *,
+    gateway: HostGateway,
 ) -> Life:
+    layout = machines.layout
     records = Records(layout)
+    uid = gateway.config.gateway_uid
     return Life(
         layout=layout,
         owner=owner,
@@ -214,7 +255,8 @@ def _life(
         keys=Keys(layout),
         storage=storage,
         machines=machines,
-        network=OpenNetwork(layout.run.name, layout.run, config.open_subnet),
+        network=OpenNetwork(layout.run.name, layout.run, config.open_subnet, uid),
+        fences=Fences(gateway),
         memories=Memories(machines, records, storage),
         on_step=machines.on_step,
     )
@@ -230,6 +272,12 @@ def _snapshot_parts(life: Life, snapshot: str) -> SnapshotParts:
         volume=life.storage.pool / "snapshots" / record.id,
         defaults=Defaults(tuple(record.env.items()), record.user, record.workdir),
     )
+
+
+def _trusted(layers: Path, data: Path, points: Sequence[str]) -> tuple[Path, Authority]:
+    """What sandboxes share with the host, and the authority that they trust beside the host's."""
+    authority = Authority.of(data)
+    return host_layer.build(layers, authority.certificate, points), authority
 
 
 async def _find_idmap(config: LocalConfig, launch: LaunchControl, layer: Path) -> IdMap | None:

@@ -49,8 +49,35 @@ def prepare(spec: BundleSpec, record: SandboxRecord, volume: Path, archive: str)
             _CGROUPS,
             bind(archive, _ZIP, "ro"),
             bind(str(open_door(volume, record.token)), _DOOR, "rw", "noexec"),
+            *spec.extra_mounts,
         ),
     )
+
+
+def sealed(spec: BundleSpec, place: Path) -> tuple[BundleSpec, list[tuple[str, str]]]:
+    """The same bundle with all that it only reads in other places, and what is to be shown there.
+
+    gVisor forbids a sandbox to write to such a file, and truncates it all the same: it has to be
+    the host that forbids.
+    """
+    mounts, shown = [], []
+    for number, mount in enumerate(spec.extra_mounts):
+        if "ro" in mount["options"]:
+            source = Path(mount["source"])
+            target = place / str(number) / source.name
+            _make_like(source, target)
+            shown.append((str(source), str(target)))
+            mount = {**mount, "source": str(target)}
+        mounts.append(mount)
+    return replace(spec, extra_mounts=tuple(mounts)), shown
+
+
+def _make_like(source: Path, target: Path) -> None:
+    if source.is_dir():
+        target.mkdir(parents=True, exist_ok=True)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.touch()
 
 
 def archive(directory: Path, name: str = "") -> str:
@@ -60,8 +87,16 @@ def archive(directory: Path, name: str = "") -> str:
 
 def archive_of(bundle: Path) -> str:
     """The name of the file that the guest in a bundle was started from."""
+    source = source_of(bundle, _ZIP)
+    assert source is not None
+    return source.name
+
+
+def source_of(bundle: Path, destination: str) -> Path | None:
+    """What of the host is mounted there by a bundle."""
     mounts = json.loads((bundle / "config.json").read_text())["mounts"]
-    return next(Path(each["source"]).name for each in mounts if each["destination"] == _ZIP)
+    found = (Path(each["source"]) for each in mounts if each["destination"] == destination)
+    return next(found, None)
 
 
 def with_kernel(resources: Resources) -> Resources:

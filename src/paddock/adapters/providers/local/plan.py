@@ -17,6 +17,8 @@ class Image:
 
     directory: Path
     guest: str
+    agents: bool = False
+    """They were shown the host's agents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +88,8 @@ def check_memory(record: SnapshotRecord, spec: SandboxSpec, host: Resources, ver
 def check_network(engine: str) -> None:
     if engine == "runsc":
         raise Unsupported(
-            "a gVisor sandbox has a network of its own that no cable of the host leads to",
-            remediation="use the runtime crun where an open network is needed",
+            "a gVisor sandbox has a network of its own that nothing of the host leads to",
+            remediation="use the runtime crun where a network is needed",
         )
 
 

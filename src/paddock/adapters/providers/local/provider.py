@@ -3,22 +3,29 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+from paddock.adapters.egress.config import EgressConfig
+from paddock.adapters.egress.gateway import HostGateway
 from paddock.adapters.providers.fingerprint import fingerprint
 from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.local import checkpoint, checks, packing, reconcile
-from paddock.adapters.providers.local.abilities import CONTAINER, GVISOR
+from paddock.adapters.providers.local.abilities import CONTAINER, Found, abilities_of
 from paddock.adapters.providers.local.archives import Archives
 from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.disks import Disks
 from paddock.adapters.providers.local.life import Life, check_on_disk, not_found
-from paddock.adapters.providers.local.opening import Parts, open_parts
+from paddock.adapters.providers.local.networks import fit_network
+from paddock.adapters.providers.local.opening import Parts, Progress, open_parts, silent, unobserved
 from paddock.adapters.providers.local.plan import Plan, check_network, check_source, host_resources
 from paddock.adapters.providers.local.records import SandboxRecord
 from paddock.adapters.providers.local.setup import run_setup
+from paddock.adapters.providers.local.shared_volumes import check_volumes
 from paddock.adapters.providers.local.snapshots import Snapshots
+from paddock.adapters.providers.local.storage.programs import stoppable
 from paddock.adapters.providers.local.templates import TemplateStore
+from paddock.adapters.providers.local.usage import measured
 from paddock.adapters.providers.local.warm import WarmSandboxes
 from paddock.adapters.providers.local.watch import watch
 from paddock.domain.egress import OPEN, EgressPolicy, NetworkMode
@@ -39,16 +46,7 @@ from paddock.ports.provider import (
     SandboxSpec,
     Usage,
 )
-
-Progress = Callable[[str, float | None], None]
-
-
-def _silent(_text: str, _fraction: float | None) -> None:
-    return None
-
-
-def _unobserved(_step: str) -> None:
-    return None
+from paddock.ports.volumes import VolumeFiles
 
 
 class LocalProvider:
@@ -69,20 +67,26 @@ class LocalProvider:
         self._disks = Disks(self._life)
         self._can_archive = packing.available()
         self.warm = WarmSandboxes(self._life)
+        self.shared = parts.shared_volumes()
 
     @classmethod
     async def open(
         cls,
         config: LocalConfig,
         *,
-        progress: Progress = _silent,
-        on_step: Callable[[str], None] = _unobserved,
+        progress: Progress = silent,
+        on_step: Callable[[str], None] = unobserved,
+        egress: EgressConfig | None = None,
+        closed_ports: frozenset[int] = frozenset(),
+        agents: Path | None = None,
     ) -> "LocalProvider":
         """Find what is there, finish or undo what others left, and be ready.
 
-        `on_step` is told the name of every step once it is done.
+        `on_step` is told every step once it is done; no sandbox reaches this host's `closed_ports`,
+        and all see the directory `agents`.
         """
-        parts = await open_parts(config, on_step)
+        gateway = partial(HostGateway, config=egress or EgressConfig(), closed_ports=closed_ports)
+        parts = await open_parts(config, on_step, gateway, agents)
         provider = cls(config, parts, progress)
         try:
             await reconcile.reconcile(provider._life)
@@ -96,9 +100,14 @@ class LocalProvider:
 
     @property
     def capabilities(self) -> Capabilities:
-        able = GVISOR if self._config.runtime == "runsc" else self.CAPABILITIES
-        enforced, kept = self._parts.storage.enforces_disk_limit, self._parts.memory.works
-        return replace(able, disk_limit=enforced, archive=self._can_archive, checkpoint=kept)
+        agents = self._life.machines.agents is not None
+        found = Found(self._parts.storage.enforces_disk_limit, self._parts.memory.works, agents)
+        return abilities_of(self._config.runtime, found, archive=self._can_archive)
+
+    @property
+    def gateway(self) -> HostGateway:
+        """What its sandboxes go through under an allowlist."""
+        return self._parts.gateway
 
     @property
     def templates(self) -> TemplateStore:
@@ -113,10 +122,11 @@ class LocalProvider:
         check_source(spec)
         resources = self._resources(spec)
         plan = await self._plan(spec)
-        if spec.egress.mode is NetworkMode.OPEN:
+        if spec.egress.mode is not NetworkMode.NONE:
             check_network(plan.runtime)
         draft = self._draft(plan, key, spec, resources)
-        if plan.poolable and (waiting := self.warm.take(plan)) is not None:
+        # What waits runs already, and nothing is mounted in it any more.
+        if plan.poolable and not spec.volumes and (waiting := self.warm.take(plan)) is not None:
             if (claimed := await self.warm.claim(waiting, draft, plan)) is not None:
                 return claimed.observation(self.name)
             return await self._existing_or_conflict(key, spec)
@@ -137,6 +147,7 @@ class LocalProvider:
     def _draft(
         self, plan: Plan, key: str, spec: SandboxSpec, resources: Resources
     ) -> SandboxRecord:
+        check_volumes(self.shared, spec, plan)
         return replace(
             self._life.draft(plan, resources),
             key=key,
@@ -144,6 +155,7 @@ class LocalProvider:
             labels=dict(spec.labels),
             env={**dict(plan.env), **spec.env},
             egress=spec.egress,
+            volumes=spec.volumes,
         )
 
     async def _existing(self, key: str, spec: SandboxSpec, source: str = "") -> Observation | None:
@@ -295,10 +307,10 @@ class LocalProvider:
             try:
                 record = self._life.records.read(ref.id)
             except Broken:
-                await uncancelled(reconcile.remove_unread(self._life, ref.id))
+                await stoppable(reconcile.remove_unread(self._life, ref.id))
                 return
             if record is not None:
-                await uncancelled(self._life.unmake(record))
+                await stoppable(self._life.unmake(record))
 
     async def renew(self, ref: Ref, until: float) -> Observation:
         raise Unsupported(
@@ -330,6 +342,15 @@ class LocalProvider:
             plan = self._parts.plan_fork(source, self._life.volume(source.ref), spec)
         return await self._make_new(self._draft(plan, key, spec, resources), plan, spec)
 
+    async def create_volume(self, volume: str, size_mib: int | None) -> None:
+        await self.shared.create(volume, size_mib)
+
+    async def delete_volume(self, volume: str) -> None:
+        await self.shared.delete(volume)
+
+    async def open_volume(self, volume: str) -> VolumeFiles:
+        return await self.shared.open(volume)
+
     async def guest(self, ref: Ref) -> GuestAddress:
         observed = await self.observe(ref)
         record = self._life.records.read(ref.id)
@@ -354,24 +375,13 @@ class LocalProvider:
         async with self._life.held(self._id(ref)) as record:
             check_network(record.runtime)
             record = self._life.records.change(record, egress=policy)
-            if record.machine is None:
-                return
-            if policy.mode is NetworkMode.OPEN and record.network is None:
-                await self._life.connect(record)
-            elif policy.mode is NetworkMode.NONE:
-                await self._life.disconnect(record)
+            if record.machine is not None:
+                await fit_network(self._life, record)
 
     async def usage(self, ref: Ref) -> Usage:
         await self.observe(ref)
-        cgroup = self._life.machines.cgroup(ref.id)
         disk = await asyncio.to_thread(self._archives.disk_bytes, ref.id)
-        return Usage(
-            cpu_seconds=cgroup.cpu_seconds(),
-            memory_bytes=cgroup.memory_bytes(),
-            memory_peak_bytes=cgroup.memory_peak_bytes(),
-            disk_bytes=disk,
-            pids=cgroup.pids_count(),
-        )
+        return measured(self._life.machines.cgroup(ref.id), disk)
 
     async def aclose(self) -> None:
         if self._watch is not None:

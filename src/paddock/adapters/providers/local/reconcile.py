@@ -14,9 +14,11 @@ from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.host.owner import coming_or_going
 from paddock.adapters.providers.local import runtime, tunnels
 from paddock.adapters.providers.local.archives import Archives
+from paddock.adapters.providers.local.fencing import is_fenced
 from paddock.adapters.providers.local.layout import archive_of, image_of
 from paddock.adapters.providers.local.life import Life
 from paddock.adapters.providers.local.records import SandboxRecord, SnapshotRecord
+from paddock.adapters.providers.local.watch import mend_fence
 from paddock.domain.errors import PaddockError
 from paddock.domain.sandbox import SandboxState
 
@@ -37,6 +39,7 @@ async def reconcile(life: Life) -> None:
     await asyncio.to_thread(Archives(life).sweep)
     _sweep_keys(life)
     await _sweep_network(life)
+    await _mend_fences(life)
     await asyncio.to_thread(life.storage.sweep)
     life.locks.sweep()
     with coming_or_going(life.layout.run):  # nobody is between making its file and locking it
@@ -61,6 +64,8 @@ async def _settle_held(life: Life, record: SandboxRecord) -> None:
         await uncancelled(life.unmake(record))
         return
     record = await life.refresh(record)
+    if is_fenced(record):
+        life.fences.mine.add(record.ref)
     await Archives(life).settle(record)
     if record.owner:
         life.records.change(record, owner="")  # it died while it packed or unpacked
@@ -136,6 +141,17 @@ def _sweep_keys(life: Life) -> None:
     for path, kind, target in entries:
         if target not in (sandboxes if kind == "sandbox" else snapshots):
             path.unlink(missing_ok=True)
+
+
+async def _mend_fences(life: Life) -> None:
+    try:
+        attached = await life.fences.gateway.attached()  # looked at first: others are making some
+        for ref in attached - {each.ref for each in life.records.all() if is_fenced(each)}:
+            await life.fences.shut(ref)
+        for ref in await life.fences.missing():
+            await mend_fence(life, ref)
+    except PaddockError as error:
+        _log.error("fences not mended error=%s", error)  # the watch tries again
 
 
 async def _sweep_network(life: Life) -> None:

@@ -27,6 +27,7 @@ from paddock.domain.ignoring import LeftOut, Whole
 from paddock.domain.reason import Reason
 from paddock.domain.sandbox import Resources, SandboxState
 from paddock.domain.snapshot import Snapshot, SnapshotRef
+from paddock.domain.volume import VolumeMount
 from paddock.ports.provider import Observation, Ref
 
 _T = TypeVar("_T")
@@ -90,6 +91,7 @@ class SandboxRecord:
     """Set while it is archived."""
     away: bool = False
     """Its guest was asked to leave, for a snapshot with memory: it has to be brought back."""
+    volumes: tuple[VolumeMount, ...] = ()
     granted_bytes: int = 0
     """What counts against its disk limit only since it was unpacked, and is added to it."""
 
@@ -120,6 +122,8 @@ class Memory:
     guest: str
     """The file that their guest was started from."""
     resources: Resources
+    agents: bool = False
+    """They were shown the host's agents."""
 
 
 @dataclass(frozen=True, slots=True)

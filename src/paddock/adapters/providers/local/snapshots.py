@@ -1,7 +1,6 @@
 """Snapshots: the disk of a sandbox at one moment, kept beside the sandboxes."""
 
 import asyncio
-import posixpath
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -15,8 +14,9 @@ from paddock.adapters.providers.local.leaving_out import leave_out, takes_all
 from paddock.adapters.providers.local.life import Life, check_on_disk
 from paddock.adapters.providers.local.quiet import quiet
 from paddock.adapters.providers.local.records import Memory, SandboxRecord, SnapshotRecord
+from paddock.adapters.providers.local.storage.programs import hurried, stoppable
 from paddock.adapters.providers.local.storage.trees import tree_bytes
-from paddock.adapters.providers.local.templates.contract import Root
+from paddock.adapters.providers.local.whereabouts import places_on_disk
 from paddock.domain.errors import Broken, Conflict, NotFound, Unsupported
 from paddock.domain.ids import is_ulid, new_ulid
 from paddock.domain.ignoring import Whole, parsed, places_of_work
@@ -47,6 +47,7 @@ class Snapshots:
             await self._forget_abandoned(key)
             draft = replace(self._draft(record, key), ignore=ignore)
             if memory:
+                _check_unmounted(record)
                 draft = replace(draft, memory=self._describe(record))
             self.life.records.write_snapshot(draft)
             self.life.on_step("snapshot.noted")
@@ -56,8 +57,9 @@ class Snapshots:
             self.life.on_step("snapshot.claimed")
             try:
                 return await self._capture(record, draft)
-            except BaseException:
-                await uncancelled(self.delete(SnapshotRef(self.provider, draft.id)))
+            except BaseException as error:
+                with hurried(error):
+                    await uncancelled(self.delete(SnapshotRef(self.provider, draft.id)))
                 raise
 
     async def _forget_abandoned(self, key: str) -> None:
@@ -131,17 +133,17 @@ class Snapshots:
 
     async def _capture(self, record: SandboxRecord, draft: SnapshotRecord) -> Snapshot:
         storage, target = self.life.storage, self.volume(draft.id)
+        source = self.life.volume(record.ref)
         async with self._still(record, draft):
             self.life.on_step("snapshot.frozen")
-            source = self.life.volume(record.ref)
-            await uncancelled(asyncio.to_thread(storage.clone, source, target))
+            await stoppable(asyncio.to_thread(storage.clone, source, target))
             self.life.on_step("snapshot.copied")
         if draft.ignore:
-            draft = await uncancelled(self._without_ignored(draft))
-        size = await asyncio.to_thread(storage.usage, self.life.volume(record.ref))
+            draft = await stoppable(self._without_ignored(draft))
+        size = await stoppable(asyncio.to_thread(storage.usage, source))
         if draft.left_out.count:
             # What the source wrote counts, and what was left out may be among it or not.
-            size = min(size, await asyncio.to_thread(tree_bytes, target))
+            size = min(size, await stoppable(asyncio.to_thread(tree_bytes, target)))
         if draft.memory is not None:
             size += sum(file.stat().st_size for file in self.image(draft.id).iterdir())
         ready = replace(draft, ready=True, owner="", size_bytes=size)
@@ -150,7 +152,8 @@ class Snapshots:
     async def _without_ignored(self, draft: SnapshotRecord) -> SnapshotRecord:
         """The sandbox goes on meanwhile: how long it takes depends on how much is left out."""
         rules, volume = parsed(draft.ignore), self.volume(draft.id)
-        places = await asyncio.to_thread(places_on_disk, draft, volume / "upper")
+        roots = (volume / "upper", Path(draft.lower))
+        places = await asyncio.to_thread(places_on_disk, roots, draft.user, draft.workdir)
         if await asyncio.to_thread(takes_all, volume, rules, places):
             return replace(draft, whole=Whole.WORK)
         left_out = await asyncio.to_thread(leave_out, volume, rules)
@@ -226,13 +229,10 @@ class Snapshots:
             await asyncio.to_thread(self.life.storage.delete, place)
 
 
-def places_on_disk(draft: SnapshotRecord, upper: Path) -> tuple[str, ...]:
-    """Where the work is, by the names and by what the disk itself says of its users."""
-    user = draft.user.partition(":")[0]
-    found = set(places_of_work(draft.user, draft.workdir))
-    for root in (upper, Path(draft.lower)):
-        lines = (Root(root).read("etc/passwd") or "").splitlines()
-        for entry in (line.split(":") for line in lines):
-            if len(entry) > 5 and user in (entry[0], entry[2]) and entry[5].startswith("/"):
-                found.add(posixpath.normpath(entry[5]))
-    return tuple(found)
+def _check_unmounted(record: SandboxRecord) -> None:
+    """Processes go on with what was mounted for them, which another sandbox may not have."""
+    if record.volumes:
+        raise Conflict(
+            f"sandbox {record.ref} mounts volumes, which its memory cannot go on without",
+            remediation="take the snapshot without memory, or use a sandbox without volumes",
+        )

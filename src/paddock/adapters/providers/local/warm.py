@@ -8,10 +8,10 @@ from dataclasses import replace
 from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.local.life import Life
 from paddock.adapters.providers.local.machine import guest_env
+from paddock.adapters.providers.local.networks import fit_network
 from paddock.adapters.providers.local.plan import Plan, host_resources
 from paddock.adapters.providers.local.pool import WarmPool
 from paddock.adapters.providers.local.records import SandboxRecord
-from paddock.domain.egress import NetworkMode
 from paddock.domain.errors import PaddockError
 from paddock.domain.sandbox import Resources, SandboxState
 from paddock.guest_client import Guest
@@ -122,10 +122,10 @@ class WarmSandboxes(WarmPool):
             life.machines.cgroup(record.ref).apply(record.resources)
             limit = record.resources.disk_mib << 20
             await asyncio.to_thread(life.storage.set_limit, life.volume(record.ref), limit)
-        if record.egress.mode is NetworkMode.OPEN:
-            record = await life.connect(record)
         async with Guest(life.machines.address(record)) as guest:
-            await guest.init(env=guest_env(record))
+            record, _ = await asyncio.gather(
+                fit_network(life, record), guest.init(env=guest_env(record))
+            )
         return life.records.change(
             record, state=SandboxState.RUNNING, owner="", created_at=time.time()
         )

@@ -2,11 +2,11 @@
 
 from alembic import context
 
-from paddock.adapters.store import schema
+from paddock.adapters.store import schema, task_schema
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=schema.metadata,
+    target_metadata=task_schema.task.metadata,
     version_table=schema.VERSION_TABLE,
     render_as_batch=True,
 )

@@ -9,6 +9,7 @@ from fastapi.responses import StreamingResponse
 from paddock.domain.team import Principal
 from paddock.guest_client.runs import Run
 from paddock.interfaces.api import streams
+from paddock.interfaces.api.attendance import Calling
 from paddock.interfaces.api.context import Given, Key, Services, Who
 from paddock.interfaces.api.errors import request_id
 from paddock.interfaces.api.lean import Lean
@@ -41,7 +42,7 @@ _STREAMS: dict[int | str, dict[str, Any]] = {
 
 @router.post("/exec")
 async def execute(
-    given: Given, who: Who, *, key: Key, sandbox: str, wanted: ExecRequest
+    given: Given, who: Who, *, calling: Calling, key: Key, sandbox: str, wanted: ExecRequest
 ) -> ExecResult:
     """Run a command to its end. It ends with the connection, and at its deadline with 124.
 
@@ -52,7 +53,7 @@ async def execute(
     if key:
         result = await given.commands.run_once(who, sandbox, command, key=key, max_output=most)
     else:
-        result = await given.commands.run(who, sandbox, command, most)
+        result = await calling.attend(given.commands.run(who, sandbox, command, most))
     return show_result(result, wanted.encoding)
 
 
@@ -62,6 +63,7 @@ async def stream(
     given: Given,
     who: Who,
     *,
+    calling: Calling,
     key: Key,
     sandbox: str,
     wanted: StartCommand,
@@ -69,11 +71,14 @@ async def stream(
 ) -> StreamingResponse:
     """Start a command and follow it. It goes on when the connection ends: the first message has
     its id, with which `/commands/{id}/output` goes on from any offset."""
-    command_id, run = await given.commands.start(
-        who, sandbox, wanted.command(), wanted.background(key)
-    )
+    starting = given.commands.start(who, sandbox, wanted.command(), wanted.background(key))
+    begun = await calling.attend(streams.begun(starting))
 
     async def body() -> AsyncIterator[bytes]:
+        # Somebody may have to approve it first; what goes wrong then is the last message.
+        async for sign in streams.waited_for(begun, form):
+            yield sign
+        command_id, run = begun.result()
         yield streams.frame(form, "started", {"id": command_id, "pid": run.pid})
         place = (sandbox, command_id)
         async for part in _output(given, who, place, form=form, offsets={}, known=run):
@@ -85,11 +90,13 @@ async def stream(
 
 @router.post("/commands", status_code=201)
 async def start(
-    given: Given, who: Who, *, key: Key, sandbox: str, wanted: StartCommand
+    given: Given, who: Who, *, calling: Calling, key: Key, sandbox: str, wanted: StartCommand
 ) -> CommandShape:
     """Start a command that goes on by itself. An `Idempotency-Key` that looks like a command's id
     becomes its id."""
-    _, run = await given.commands.start(who, sandbox, wanted.command(), wanted.background(key))
+    starting = given.commands.start(who, sandbox, wanted.command(), wanted.background(key))
+    # With a key it can be asked for again, and is not given up.
+    _, run = await (starting if key else calling.attend(starting))
     return show_command(run)
 
 

@@ -114,11 +114,7 @@ async def follow(
 ) -> StreamingResponse:
     """The team's events as they happen; `Last-Event-ID` resumes without a gap."""
     who.require(Scope.EVENTS_READ)
-    place = _place(last_event_id) if last_event_id else after
-    if place is None:
-        place = await given.events.last_seq()
-    else:
-        await _check_within(given, place)
+    place = await place_to_follow(given, last_event_id, after)
     interest = Interest(who.team_id, subject, frozenset(kind or ()), app)
     body = streams.of_events(given.events.follow(interest, place), form)
     staying = given.access.stays.stay(who)
@@ -168,6 +164,15 @@ async def _entries(
         return found, tx.people.named(sorted({_holder(entry) for entry in found}))
 
     return await given.store.read(look)
+
+
+async def place_to_follow(given: Services, last_event_id: str, after: int | None) -> int:
+    """Where a stream of events begins: after the last one that was told, or now."""
+    place = _place(last_event_id) if last_event_id else after
+    if place is None:
+        return await given.events.last_seq()
+    await _check_within(given, place)
+    return place
 
 
 def _holder(entry: AuditEntry) -> str:

@@ -53,7 +53,7 @@ class LinkShape(Shape):
 async def list_ports(request: Request, given: Given, who: Who, sandbox: str) -> ListOf[PortShape]:
     """Where programs inside listen."""
     async with given.inside.enter(who, sandbox, "", Scope.SANDBOXES_READ) as entered:
-        found = await entered.guest.ports()
+        found = await given.previews.ports(entered.sandbox)
     items = [
         PortShape(
             port=each.port,

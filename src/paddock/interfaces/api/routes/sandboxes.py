@@ -4,12 +4,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from paddock.domain.errors import InvalidRequest
 from paddock.domain.sandbox import SandboxState
 from paddock.interfaces.api.context import Given, Key, Who
 from paddock.interfaces.api.lean import Lean
 from paddock.interfaces.api.paging import SandboxPage
-from paddock.interfaces.api.schemas.common import ListOf, Text, paged
+from paddock.interfaces.api.schemas.common import LabelFilter, ListOf, Text, labels_of, paged
 from paddock.interfaces.api.schemas.sandboxes import (
     ChangeSandbox,
     CreateSandbox,
@@ -37,7 +36,7 @@ async def list_sandboxes(
     who: Who,
     *,
     page: SandboxPage,
-    label: Annotated[list[str] | None, Query(description="NAME=VALUE; all must match")] = None,
+    label: LabelFilter = None,
     state: Annotated[list[SandboxState] | None, Query()] = None,
     name_prefix: Annotated[str, Query(max_length=63)] = "",
     owner: Annotated[str, Query(max_length=200)] = "",
@@ -46,7 +45,7 @@ async def list_sandboxes(
 ) -> ListOf[SandboxShape]:
     """The team's sandboxes, newest first."""
     wanted = SandboxFilter(
-        labels=_labels(label or []),
+        labels=labels_of(label),
         states=frozenset(state or ()),
         name_prefix=name_prefix,
         owner=owner,
@@ -60,7 +59,8 @@ async def list_sandboxes(
 @router.get("/{sandbox}")
 async def get(given: Given, who: Who, sandbox: str) -> SandboxShape:
     """One sandbox, by id or name."""
-    return show(await given.sandboxes.get(who, sandbox))
+    found = await given.sandboxes.get(who, sandbox)
+    return show(found, await given.broker.exposed(found))
 
 
 @router.patch("/{sandbox}")
@@ -133,15 +133,3 @@ async def metrics(given: Given, who: Who, sandbox: str) -> UsageShape:
 async def set_env(given: Given, who: Who, sandbox: str, wanted: SetEnv) -> SandboxShape:
     """Set variables for every command from now on, also after a restart of the sandbox."""
     return show(await given.environment.put(who, sandbox, wanted.env))
-
-
-def _labels(given: list[str]) -> dict[str, str]:
-    labels = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not name or not equals:
-            raise InvalidRequest(
-                f"label={text[:80]!r} is no filter", remediation="write it as label=NAME=VALUE"
-            )
-        labels[name] = value
-    return labels

@@ -31,6 +31,10 @@ class PutSecret(Shape):
         AccessPolicy | None,
         Field(description="where it may go; `control_plane_only` for a new one unless said"),
     ] = None
+    labels: Annotated[
+        dict[Text, Text] | None,
+        Field(description="what is noted about it, in place of all that was: at most 32"),
+    ] = None
 
 
 class SecretShape(Shape):
@@ -42,6 +46,7 @@ class SecretShape(Shape):
     sensitive: bool
     policy: AccessPolicy
     key_id: str = Field(description="the key that seals it")
+    labels: dict[str, str]
     created_at: datetime
     changed_at: datetime
 
@@ -80,7 +85,7 @@ async def put(
 ) -> SecretShape:
     """Set a value, or change what is known of it. A sensitive one goes to more places only
     together with its value."""
-    wish = SecretWish(wanted.value, wanted.sensitive, wanted.policy)
+    wish = SecretWish(wanted.value, wanted.sensitive, wanted.policy, wanted.labels)
     return _show(await given.secrets.put(who, secret, wish, app))
 
 
@@ -106,6 +111,7 @@ def _show(secret: Secret) -> SecretShape:
         sensitive=secret.sensitive,
         policy=secret.policy,
         key_id=secret.key_id,
+        labels=dict(secret.labels),
         created_at=at(secret.created_at),
         changed_at=at(secret.changed_at),
     )

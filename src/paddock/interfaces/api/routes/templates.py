@@ -1,6 +1,5 @@
 """`/v1/templates`: what sandboxes start from, where the provider keeps it."""
 
-from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
@@ -15,7 +14,6 @@ from paddock.interfaces.api.errors import request_id
 from paddock.interfaces.api.paging import ByName
 from paddock.interfaces.api.schemas.common import Env, ListOf, Shape, Text, page_of
 from paddock.interfaces.api.streams import Format
-from paddock.services.templates import Step
 
 router = APIRouter(prefix="/v1/templates", tags=["templates"])
 ProviderName = Annotated[str, Query(max_length=64, description="the default one unless said")]
@@ -163,20 +161,9 @@ async def build(
     """Build it now instead of on first use, and follow how it goes. It goes on when the connection
     ends; who asks again follows the same build."""
     steps = await given.templates.build(who, provider, template)
-    body = _progress(steps, template, form)
+    body = streams.progress(steps, form, ("built", {"template": template}))
     staying = given.access.stays.stay(who)
     return streams.response(body, form, request_id=request_id(request), staying=staying)
-
-
-async def _progress(
-    steps: AsyncIterator[Step | None], template: str, form: Format
-) -> AsyncIterator[bytes]:
-    async for step in steps:
-        if step is None:
-            yield streams.beat(form)
-        else:
-            yield streams.frame(form, "progress", {"text": step.text, "fraction": step.fraction})
-    yield streams.frame(form, "built", {"template": template})
 
 
 def _show(template: Template) -> KeptTemplate:

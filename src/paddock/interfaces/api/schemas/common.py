@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, TypeVar
 
+from fastapi import Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from paddock.domain.errors import InvalidRequest
 from paddock.ports.store import Page
 
 T = TypeVar("T")
@@ -64,6 +66,7 @@ Labels = Annotated[
     ],
     Field(max_length=64),
 ]
+LabelFilter = Annotated[list[str] | None, Query(description="NAME=VALUE; all must match")]
 Env = Annotated[
     dict[
         Annotated[Text, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=256)],
@@ -128,3 +131,16 @@ def page_of(
         or (cursor(item) < page.after if last_first else cursor(item) > page.after)
     ]
     return paged(rest[: page.limit], page.limit - 1, show, cursor)
+
+
+def labels_of(given: Sequence[str] | None) -> dict[str, str]:
+    """What a list is filtered by."""
+    labels = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise InvalidRequest(
+                f"label={text[:80]!r} is no filter", remediation="write it as label=NAME=VALUE"
+            )
+        labels[name] = value
+    return labels

@@ -1,11 +1,12 @@
 """Sandboxes as the API shows and takes them."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from paddock.domain.egress import EgressPolicy, NetworkMode
+from paddock.domain.egress import NetworkMode
 from paddock.domain.lifetime import Lifetime, OnTimeout, Terms, idle_at
 from paddock.domain.reason import Reason
 from paddock.domain.records import SandboxRecord
@@ -22,7 +23,9 @@ from paddock.interfaces.api.schemas.common import (
     at,
     moment,
 )
+from paddock.interfaces.api.schemas.egress import EgressWishShape
 from paddock.interfaces.api.schemas.policies import PolicyShape
+from paddock.interfaces.api.schemas.volumes import Mounts, MountShape, show_mounts
 from paddock.interfaces.api.schemas.work import WorkShape
 from paddock.ports.provider import Usage
 from paddock.services.making import WAIT_S, Wish
@@ -115,9 +118,9 @@ class LifetimeWish(Shape):
 
 
 class EgressShape(Shape):
-    """What it may reach."""
+    """What it may reach; `/egress` of it says more."""
 
-    mode: NetworkMode = NetworkMode.NONE
+    mode: NetworkMode
 
 
 class CreateSandbox(Shape):
@@ -132,7 +135,7 @@ class CreateSandbox(Shape):
     resources: ResourcesWish | None = None
     lifetime: LifetimeWish | None = None
     keep_alive_s: Annotated[Seconds, Field(ge=0)] | None = None
-    egress: EgressShape | None = None
+    egress: EgressWishShape | None = None
     ports: list[Port] = Field(default_factory=list, max_length=64)
     runtime: Literal["", "crun", "runc", "runsc"] = ""
     hardened: bool | None = None
@@ -151,6 +154,7 @@ class CreateSandbox(Shape):
     ] = WAIT_S
     command_policy: PolicyShape | None = None
     app: AppName = ""
+    volumes: Mounts = Field(default_factory=list)
 
     def read(self) -> Wish:
         return Wish(
@@ -163,7 +167,7 @@ class CreateSandbox(Shape):
             resources=self.resources.read() if self.resources else Limits(),
             lifetime=self.lifetime.read() if self.lifetime else Terms(),
             keep_alive_s=self.keep_alive_s,
-            egress=EgressPolicy(self.egress.mode) if self.egress else None,
+            egress=self.egress.read() if self.egress else None,
             ports=tuple(self.ports),
             runtime=self.runtime,
             hardened=self.hardened,
@@ -172,6 +176,7 @@ class CreateSandbox(Shape):
             another=self.another,
             command_policy=self.command_policy.read() if self.command_policy else None,
             app=self.app,
+            volumes=tuple(each.read() for each in self.volumes),
         )
 
 
@@ -184,7 +189,7 @@ class ForkSandbox(Shape):
     resources: ResourcesWish | None = None
     lifetime: LifetimeWish | None = None
     keep_alive_s: Annotated[Seconds, Field(ge=0)] | None = None
-    egress: EgressShape | None = None
+    egress: EgressWishShape | None = None
     identity: Identity = ""
     app: AppName = ""
 
@@ -197,7 +202,7 @@ class ForkSandbox(Shape):
             resources=self.resources.read() if self.resources else Limits(),
             lifetime=self.lifetime.read() if self.lifetime else Terms(),
             keep_alive_s=self.keep_alive_s,
-            egress=EgressPolicy(self.egress.mode) if self.egress else None,
+            egress=self.egress.read() if self.egress else None,
             identity=self.identity,
             another=True,
         )
@@ -258,6 +263,7 @@ class SandboxShape(Shape):
     egress: EgressShape
     ports: list[int]
     public_ports: list[int]
+    volumes: list[MountShape]
     lifetime: LifetimeShape
     work: WorkShape | None
     created_at: datetime
@@ -268,6 +274,10 @@ class SandboxShape(Shape):
     idle_at: datetime | None = Field(description="when it is stopped if no more work is seen")
     expires_at: datetime | None
     keep_alive_until: datetime | None
+    quarantine: str | None = Field(description="why it was set aside: see /v1/quarantine")
+    exposed_secrets: list[str] | None = Field(
+        description="whose values its programs can read, by name; null where it is not looked up"
+    )
 
 
 class UsageShape(Shape):
@@ -280,7 +290,7 @@ class UsageShape(Shape):
     pids: int | None
 
 
-def show(sandbox: SandboxRecord) -> SandboxShape:
+def show(sandbox: SandboxRecord, exposed: Sequence[str] | None = None) -> SandboxShape:
     clock, lifetime = sandbox.clock, sandbox.lifetime
     running = sandbox.state is SandboxState.RUNNING
     return SandboxShape(
@@ -299,9 +309,10 @@ def show(sandbox: SandboxRecord) -> SandboxShape:
         labels=dict(sandbox.labels),
         identity=sandbox.identity,
         env_names=sorted(sandbox.env),
-        egress=EgressShape(mode=sandbox.egress.mode),
+        egress=EgressShape(mode=sandbox.egress.mode or NetworkMode.NONE),
         ports=list(sandbox.ports),
         public_ports=sorted(sandbox.public_ports),
+        volumes=show_mounts(sandbox.volumes),
         lifetime=_lifetime(lifetime),
         work=_work(sandbox.work),
         created_at=at(sandbox.created_at),
@@ -312,6 +323,8 @@ def show(sandbox: SandboxRecord) -> SandboxShape:
         idle_at=moment(idle_at(lifetime, clock)) if running else None,
         expires_at=moment(clock.expires_at),
         keep_alive_until=moment(clock.keep_alive_until),
+        quarantine=sandbox.quarantine.why if sandbox.quarantine else None,
+        exposed_secrets=None if exposed is None else list(exposed),
     )
 
 

@@ -14,6 +14,7 @@ from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import print_json, print_table
 from paddock.interfaces.cli.params import pairs
 from paddock.interfaces.cli.remote.asking import ask, listed
+from paddock.interfaces.cli.remote.binding import bind, bindings, unbind
 from paddock.interfaces.cli.remote.session import answer
 from paddock.interfaces.client.server import segment, without_nothing
 
@@ -37,8 +38,13 @@ def config() -> None:
 def secrets() -> None:
     """What is set for the team and its apps, and is never shown again.
 
-    It stays with the control plane unless its policy says otherwise.
+    It stays with the control plane unless its policy says otherwise. Sandboxes use it without
+    having it, at the hosts that it is bound to.
     """
+
+
+for _command in (bind, unbind, bindings):
+    secrets.add_command(_command)
 
 
 def _put(name: str, app: str, **wish: Any) -> Any:

@@ -106,6 +106,7 @@ def _lines(info: SandboxInfo, usage: Usage | None) -> list[tuple[str, str]]:
         ("identity", info.identity),
         ("labels", ", ".join(f"{key}={value}" for key, value in info.labels.items())),
         ("variables", ", ".join(info.env_names)),
+        ("EXPOSED", ", ".join(info.exposed_secrets or ())),
         ("created", f"{info.created_at:%Y-%m-%d %H:%M:%S %Z}"),
         ("expires", f"{info.expires_at:%Y-%m-%d %H:%M:%S %Z}" if info.expires_at else ""),
         ("idle", f"{info.idle_at:%Y-%m-%d %H:%M:%S %Z}" if info.idle_at else ""),

@@ -1,6 +1,6 @@
 """`paddock create`, and what a new sandbox can be told."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -39,7 +39,12 @@ def creation_options(command: F) -> F:
     for decorate in (
         click.option("--runtime", type=click.Choice(["crun", "runc", "runsc"]), default=None),
         click.option("--port", "ports", multiple=True, type=click.IntRange(1, 65535)),
-        click.option("--network", type=click.Choice(["none", "open"]), help="To outside."),
+        click.option(
+            "--network", type=click.Choice(["none", "allowlist", "open"]), help="To outside."
+        ),
+        click.option(
+            "--volume", "volumes", multiple=True, metavar="NAME:PATH[:ro]", help="Mount it there."
+        ),
         click.option("--pids", type=click.IntRange(8), help="Most processes."),
         click.option("--disk", "disk_mib", type=Size(), help="Disk, such as 500m or 20g."),
         click.option("--memory", "memory_mib", type=Size(), help="Memory, such as 512m or 2g."),
@@ -64,7 +69,20 @@ def creation(options: dict[str, Any]) -> dict[str, Any]:
         refuse("--template and --snapshot were given", "a sandbox starts from one of them")
     given = {name: options[name] for name in _PASSED if options.get(name) not in (None, "")}
     labels = pairs(options["labels"], "--label")
-    return {**given, "template": options["template"], "labels": labels}
+    volumes = mounts(options["volumes"])
+    return {**given, "template": options["template"], "labels": labels, "volumes": volumes}
+
+
+def mounts(words: Sequence[str]) -> dict[str, str]:
+    """From NAME:PATH[:ro] to what AsyncSandbox.create takes."""
+    found = {}
+    for word in words:
+        name, _, rest = word.partition(":")
+        path, _, how = rest.partition(":")
+        if not name or not path.startswith("/") or how not in ("", "ro"):
+            refuse(f"--volume {word!r} cannot be read", "write NAME:/PATH, or NAME:/PATH:ro")
+        found[path] = f"{name}:ro" if how else name
+    return found
 
 
 @click.command()

@@ -55,28 +55,22 @@ class Sandbox(Life, Disk, Sight):
         another: bool | None = None,
         wait: float | None = None,
         app: str = "",
+        volumes: Mapping[str, str] | None = None,
         server: Server | None = None,
     ) -> Self:
         """Make a sandbox; it runs when this returns. One is made, also when the connection breaks.
 
         Times are in seconds, `math.inf` is for ever. After `timeout` it is killed, or paused or
         stopped if `on_timeout` says so; after `idle_timeout` without work it is stopped. Its
-        programs have what is configured for `app`.
+        programs have what is configured for `app`. `volumes` says at which path which one is
+        mounted, as in `{"/mnt/data": "datasets"}` or `"datasets:ro"`.
 
         With an `identity`, the sandbox that has it already is given back, in whatever state it is;
         while somebody else is making it, `wait` is how long that is waited for. `another` makes a
         further one of the group. One with an identity is not deleted at the end of a `with`.
         """
         return cls(
-            portal().run(
-                AsyncSandbox.create(
-                    **{
-                        name: value
-                        for name, value in locals().items()
-                        if name not in ("cls", "self")
-                    }
-                )
-            )
+            portal().run(AsyncSandbox.create(**{n: v for n, v in locals().items() if n != "cls"}))
         )
 
     @classmethod

@@ -5,6 +5,7 @@ Written by scripts/blocking.py; do not edit.
 
 from collections.abc import Iterator, Sequence
 
+from paddock.interfaces.client.credentials import CredentialInfo, Spending
 from paddock.interfaces.client.portal import portal
 from paddock.interfaces.client.results import (
     Event,
@@ -35,6 +36,14 @@ class Sight:
     def metrics(self) -> Usage:
         """CPU, memory, disk and processes."""
         return portal().run(self._inner.metrics())
+
+    def credentials(self) -> Sequence[CredentialInfo]:
+        """What it may use without having it, and what keeps any of it from working."""
+        return portal().run(self._inner.credentials())
+
+    def models(self) -> Spending:
+        """Its routes to model APIs, and what it or its task took of them."""
+        return portal().run(self._inner.models())
 
     def ports(self) -> Sequence[Port]:
         """Where programs inside listen."""

@@ -100,6 +100,20 @@ async def test_a_changed_source_is_picked_up_when_its_recipe_is_added_again(
     assert not (first.lower / "etc/new").exists()
 
 
+async def test_what_snapshots_leave_out_is_no_reason_to_look_at_the_source(
+    store: TemplateStore, tree: Path
+) -> None:
+    store.add(from_directory(tree))
+    first = await store.ensure(store.recipe("small"), setup_runner=no_setup)
+    (tree / "etc/new").write_text("")
+    store.add(replace(store.recipe("small"), snapshot_ignore=("/var/cache/apt",)))
+    assert store.recipe("small").snapshot_ignore == ("/var/cache/apt",)
+    assert store.built(store.recipe("small")) == first
+    store.add(replace(store.recipe("small"), hardened=True))
+    second = await store.ensure(store.recipe("small"), setup_runner=no_setup)
+    assert second.digest != first.digest, "what else is added anew is looked at anew"
+
+
 async def test_a_build_that_was_removed_by_hand_is_made_again(
     store: TemplateStore, storage: Storage, tree: Path
 ) -> None:
@@ -363,7 +377,7 @@ def test_an_unknown_template_is_not_found_and_the_known_ones_are_named(
     store.add(from_directory(tree, "mine"))
     with pytest.raises(NotFound) as caught:
         store.recipe("nothing")
-    assert "base, mine" in caught.value.remediation
+    assert "base, code-interpreter, mine" in caught.value.remediation
     for odd in ("../mine", "/etc/passwd", ".locks", ""):
         with pytest.raises(NotFound):
             store.recipe(odd)
@@ -387,10 +401,10 @@ def test_recipes_are_kept_replaced_and_removed(
     assert again.recipe("mine") == full
     again.add(from_directory(tree, "mine"))
     assert store.recipe("mine") == from_directory(tree, "mine")
-    assert [template.name for template in store.recipes()] == ["base", "mine"]
+    assert [template.name for template in store.recipes()] == ["base", "code-interpreter", "mine"]
     store.remove("mine")
     store.remove("mine")
-    assert [template.name for template in store.recipes()] == ["base"]
+    assert [template.name for template in store.recipes()] == ["base", "code-interpreter"]
 
 
 def test_a_built_in_template_can_be_overridden_but_not_removed(

@@ -8,12 +8,14 @@ from pathlib import Path
 
 from paddock.adapters.providers.local.storage import ioctls
 from paddock.adapters.providers.local.storage.faults import NotHere, explained
+from paddock.adapters.providers.local.storage.programs import is_stopped, leave_to_itself
 from paddock.adapters.providers.local.storage.quotas import Quotas
 from paddock.adapters.providers.local.storage.trees import copy_tree, remove_tree, tree_bytes
 from paddock.adapters.providers.local.storage.volumes import (
     draft_name,
     drafted,
     drafts_on_shelves,
+    is_draft,
     make_parts,
     make_shelves,
     set_aside,
@@ -108,13 +110,21 @@ class BtrfsStorage:
         if not os.path.lexists(volume):
             return
         if is_subvolume(volume):
-            self._destroy(volume)
+            self._drop(volume)
             return
         trash = set_aside(volume)
         if trash.is_dir():
             for inner in filter(is_subvolume, list(trash.iterdir())):  # a template's seed
                 self._destroy(inner)
         remove_tree(trash)
+
+    def _drop(self, volume: Path) -> None:
+        """The kernel first forgets each file that it has in mind, which may take seconds: whoever
+        is in a hurry leaves that to a program, and the qgroup to the next sweep."""
+        if is_stopped() and is_draft(trash := set_aside(volume)):
+            leave_to_itself(["btrfs", "subvolume", "delete", str(trash)])
+        else:
+            self._destroy(volume)
 
     def _destroy(self, volume: Path) -> None:
         with ioctls.opened(volume.parent) as parent:

@@ -3,7 +3,6 @@
 import errno
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -12,6 +11,12 @@ from stat import S_ISDIR, S_ISREG
 
 from paddock.adapters.providers.local.storage.ioctls import clear_protection
 from paddock.adapters.providers.local.storage.mounts import mounts
+from paddock.adapters.providers.local.storage.programs import (
+    check_stopped,
+    leave_to_itself,
+    removal,
+    run,
+)
 
 _REASONS = {os.strerror(code): code for code in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)}
 
@@ -28,7 +33,7 @@ def tree_bytes(path: Path) -> int:
     """The blocks of everything below; shared extents count for each file that has them."""
     command = ["du", "--summarize", "--one-file-system", "--block-size=1", "--", str(path)]
     # Its exit status is non-zero when a file vanished meanwhile; the sum is right all the same.
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run(command)
     if not done.stdout.strip():
         raise FileNotFoundError(errno.ENOENT, done.stderr.strip(), str(path))
     return int(done.stdout.split()[0])
@@ -37,13 +42,18 @@ def tree_bytes(path: Path) -> int:
 def remove_tree(path: Path) -> None:
     """The tree goes, however deep it is and whatever bits protect it. Absent is success.
 
-    What is mounted inside is never touched: that is EBUSY.
+    What is mounted inside is never touched: that is EBUSY. Whoever is told to stop meanwhile leaves
+    it to a program of its own; should that end too early, the next sweep finds the rest.
     """
-    if not os.path.lexists(path):
-        return
-    command = ["rm", "-rf", "--one-file-system", "--", str(path)]
-    done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode:
+    try:
+        empty_out(path)
+    except InterruptedError:
+        leave_to_itself(removal(path))
+
+
+def empty_out(path: Path) -> None:
+    """As remove_tree(); but EINTR when told to stop, for who removes what is around it then."""
+    if os.path.lexists(path) and run(removal(path)).returncode:
         _remove_by_flattening(path)
 
 
@@ -74,6 +84,7 @@ def _remove_by_flattening(path: Path) -> None:
     with _opened(path) as top:
         waiting = _lift(top, top, names)
         while waiting:
+            check_stopped()
             name = waiting.pop()
             with _opened(name, top) as directory:
                 waiting += _lift(directory, top, names)
@@ -127,9 +138,7 @@ def _clear(file: int) -> None:
 
 
 def _run(command: list[str], target: Path) -> None:
-    done = subprocess.run(
-        command, capture_output=True, text=True, errors="replace", env=_environment(), check=False
-    )
+    done = run(command)
     if done.returncode == 0:
         return
     for text, code in _REASONS.items():
@@ -137,7 +146,3 @@ def _run(command: list[str], target: Path) -> None:
             raise OSError(code, text, str(target))
     last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
     raise OSError(errno.EIO, last[0], str(target))
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "LC_ALL": "C"}

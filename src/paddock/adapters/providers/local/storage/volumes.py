@@ -12,9 +12,12 @@ from paddock.adapters.providers.local.storage.faults import explained
 PARTS = ("upper", "work", "guest")
 """What a volume holds: the overlay's two directories and the guest's own state."""
 
-SHELVES = ("volumes", "snapshots", "templates")
-"""The pool's directories. Only `volumes` may be crossed by a sandbox's root, who needs the path
-of a bind mount; a template's set-uid programs are nothing for the host's other users."""
+SHARED = "shared"
+SHELVES = ("volumes", "snapshots", "templates", SHARED)
+"""The pool's directories. Those with what is mounted in sandboxes may be crossed by their root, who
+needs the path of a bind mount; a template's set-uid programs are nothing for the host's other
+users."""
+_CROSSED = ("volumes", SHARED)
 
 _DRAFT = ".tmp-"
 
@@ -85,12 +88,17 @@ def drafted(target: Path, discard: Callable[[Path], None]) -> Iterator[Path]:
             raise
 
 
+def is_draft(volume: Path) -> bool:
+    """Whether a sweep removes it once its process has ended."""
+    return volume.name.startswith(_DRAFT)
+
+
 def set_aside(volume: Path) -> Path:
     """Give it a draft's name, so that a kill while it is removed leaves no half of a volume.
 
     On a disk so full that not even that can be written, it is removed where it is.
     """
-    if volume.name.startswith(_DRAFT):
+    if is_draft(volume):
         return volume
     try:
         return volume.rename(volume.with_name(draft_name()))
@@ -105,7 +113,7 @@ def make_shelves(pool: Path) -> None:
     for shelf in SHELVES:
         directory = pool / shelf
         directory.mkdir(exist_ok=True)
-        directory.chmod(0o711 if shelf == "volumes" else 0o700)
+        directory.chmod(0o711 if shelf in _CROSSED else 0o700)
 
 
 def make_parts(volume: Path, owner: int) -> None:

@@ -40,7 +40,23 @@ BASE = Template(
     ),
 )
 
-BUILT_IN = {template.name: template for template in (BASE,)}
+CODE_INTERPRETER = Template(
+    name="code-interpreter",
+    source=TemplateSource(
+        kind=SourceKind.DEBIAN,
+        reference="bookworm",
+        packages=(
+            *BASE.source.packages,
+            "python3-ipykernel",
+            "python3-matplotlib",
+            "python3-numpy",
+            "python3-pandas",
+        ),
+    ),
+)
+"""Jupyter's kernel, and what notebooks usually import."""
+
+BUILT_IN = {template.name: template for template in (BASE, CODE_INTERPRETER)}
 
 
 class Recipes:

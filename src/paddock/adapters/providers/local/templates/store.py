@@ -4,6 +4,8 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from paddock.adapters.providers.finishing import uncancelled
@@ -83,10 +85,15 @@ class TemplateStore:
         return self._recipes.all()
 
     def add(self, template: Template) -> None:
-        """In the place of one of the same name; its source is looked at anew."""
+        """In the place of one of the same name; its source is looked at anew, unless only what
+        snapshots leave out is different."""
+        before = None
+        with suppress(NotFound, Broken):
+            before = self._recipes.get(template.name)
         with explained(self._directory):
             self._recipes.add(template)
-            self._pin(template).unlink(missing_ok=True)
+            if before == template or not _alike(before, template):
+                self._pin(template).unlink(missing_ok=True)
         self._pinned.clear()
 
     def remove(self, name: str) -> None:
@@ -308,6 +315,10 @@ class TemplateStore:
         await asyncio.to_thread(self._storage.clone, parts.volume, draft / "seed")
         await asyncio.to_thread(_forget_the_guest, draft / "seed")
         return _note(digest, root, f"snapshot {reference}", parts.defaults, seeded=True)
+
+
+def _alike(before: Template | None, after: Template) -> bool:
+    return before is not None and replace(before, snapshot_ignore=after.snapshot_ignore) == after
 
 
 def _forget_the_guest(volume: Path) -> None:

@@ -1,0 +1,205 @@
+"""Egress through the gateway against an open network, from two sandboxes in the same run."""
+
+import asyncio
+import contextlib
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from bench import rows
+from paddock.adapters.egress.config import EgressConfig
+from paddock.adapters.providers.local.config import LocalConfig
+from paddock.adapters.providers.local.provider import LocalProvider
+from paddock.adapters.providers.local.storage import unmount_pool
+from paddock.domain.egress import OPEN, EgressPolicy, NetworkMode, SourcedRule
+from paddock.guest_client import Guest
+from paddock.ports.provider import Observation, SandboxSpec
+
+CACHE = Path(os.environ.get("PADDOCK_TEST_CACHE", "build/templates"))
+_NAME = "upstream.example"
+_ROUNDS = 5
+_MIB = 256
+_GETS = 200
+_MANY = 200
+_LISTED = EgressPolicy(NetworkMode.ALLOWLIST, (SourcedRule(_NAME),))
+
+_NGINX = """
+worker_processes 1;
+daemon off;
+pid {home}/pid;
+error_log {home}/log;
+events {{ worker_connections 4096; }}
+http {{
+    access_log off;
+    sendfile on;
+    client_body_temp_path {home}/body; proxy_temp_path {home}/proxy;
+    fastcgi_temp_path {home}/fastcgi; uwsgi_temp_path {home}/uwsgi; scgi_temp_path {home}/scgi;
+    server {{
+        listen 80;
+        root {home};
+        location = /small {{ return 200 "small\\n"; }}
+    }}
+}}
+"""
+_LOAD = """
+import socket, sys, time
+host, count = sys.argv[1], int(sys.argv[2])
+address = socket.gethostbyname(host)
+request = b"GET /%b HTTP/1.1\\r\\nHost: %b\\r\\nConnection: close\\r\\n\\r\\n"
+def get(path):
+    connection = socket.create_connection((address, 80))
+    connection.sendall(request % (path, host.encode()))
+    buffer, size = bytearray(1 << 20), 0
+    while got := connection.recv_into(buffer):
+        size += got
+    return size
+get(b"small")
+times = []
+for _ in range(count):
+    began = time.perf_counter()
+    get(b"small")
+    times.append(time.perf_counter() - began)
+times.sort()
+began = time.perf_counter()
+size = get(b"large")
+print(times[len(times) // 2] * 1000, size / (time.perf_counter() - began) / 1e6)
+"""
+
+
+async def measure() -> list[rows.Row]:
+    """Nothing, and a word about it on stderr, where nginx is missing."""
+    if shutil.which("nginx", path="/usr/sbin:/usr/bin") is None:
+        sys.stderr.write("not measured: egress needs nginx\n")
+        return []
+    with _home() as home, _upstream(home) as address:
+        config = LocalConfig(data_dir=home / "data", template_cache=CACHE, pool_size_mib=16384)
+        egress = EgressConfig(hosts={_NAME: address})
+        provider = await LocalProvider.open(config, egress=egress)
+        try:
+            await provider.prepare("base")
+            return [*await _compared(provider, address), *await _crowded(provider)]
+        finally:
+            await provider.aclose()
+            unmount_pool(config.data_dir)
+
+
+async def _compared(provider: LocalProvider, address: str) -> list[rows.Row]:
+    async with _sandbox(provider, _LISTED) as listed, _sandbox(provider, OPEN) as opened:
+        seen = [
+            (await _load(provider, listed, _NAME), await _load(provider, opened, address))
+            for _ in range(_ROUNDS)
+        ]
+    ours = [statistics.median(each[0][n] for each in seen) for n in (0, 1)]
+    direct = [statistics.median(each[1][n] for each in seen) for n in (0, 1)]
+    added = ours[0] - direct[0]
+    return [
+        rows.at_least("egress, one connection, 256 MiB (open)", ours[1], 200, "MB/s", direct[1]),
+        rows.at_most("egress, small GET, new connection, added p50", added, 3, "ms"),
+    ]
+
+
+async def _crowded(provider: LocalProvider) -> list[rows.Row]:
+    """Each has one connection open, and one of them is used."""
+    async with contextlib.AsyncExitStack() as stack:
+        made = []
+        for _ in range(_MANY):
+            made.append(await stack.enter_async_context(_sandbox(provider, _LISTED)))
+            async with Guest(await provider.guest(made[-1].ref)) as guest:
+                hold = f"exec 3<>/dev/tcp/{_NAME}/80; exec sleep 600"
+                await guest.runs.start("hold", ["bash", "-c", hold])
+        await asyncio.sleep(2)
+        await provider.gateway.drain("", 0)
+        p50, _ = await _load(provider, made[0], _NAME)
+        gateway = _gateway(provider)
+        memory = int((gateway / "statm").read_text().split()[1]) * 4096 / 2**20
+        descriptors = len(list((gateway / "fd").iterdir())) / _MANY
+    return [
+        rows.at_most(f"egress, small GET, {_MANY} sandboxes connected, p50", p50, 5, "ms"),
+        rows.at_most(f"egress gateway, memory with {_MANY} sandboxes", memory, 64, "MiB"),
+        rows.at_most("egress gateway, descriptors for each sandbox", descriptors, 7, "fds"),
+    ]
+
+
+def _gateway(provider: LocalProvider) -> Path:
+    """What the kernel tells of its process."""
+    mark = f"--of={provider.gateway.place}".encode()
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            if entry.name.isdigit() and mark in (entry / "cmdline").read_bytes().split(b"\0"):
+                return entry
+    raise RuntimeError("there is no gateway")
+
+
+@asynccontextmanager
+async def _sandbox(provider: LocalProvider, policy: EgressPolicy) -> AsyncIterator[Observation]:
+    key = f"bench-{random.getrandbits(64):x}"
+    made = await provider.create(key, SandboxSpec(template="base", egress=policy))
+    try:
+        yield made
+    finally:
+        await provider.destroy(made.ref)
+
+
+async def _load(provider: LocalProvider, made: Observation, host: str) -> tuple[float, float]:
+    async with Guest(await provider.guest(made.ref)) as guest:
+        done = await guest.exec(["python3", "-c", _LOAD, host, str(_GETS)], timeout=120)
+    if done.exit_code != 0:
+        raise RuntimeError(done.stderr.decode())
+    p50, rate = done.stdout.split()
+    return float(p50), float(rate)
+
+
+@contextlib.contextmanager
+def _home() -> Iterator[Path]:
+    home = Path(tempfile.mkdtemp(prefix="paddock-bench-egress-", dir="/var/tmp"))
+    home.chmod(0o755)
+    try:
+        yield home
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _upstream(home: Path) -> Iterator[str]:
+    """nginx in a network of its own, at an address kept for documentation."""
+    with (home / "large").open("wb") as large:
+        large.truncate(_MIB << 20)
+    (home / "nginx.conf").write_text(_NGINX.format(home=home))
+    nginx = ["unshare", "--net", "nginx", "-c", str(home / "nginx.conf")]
+    child = subprocess.Popen(nginx, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
+    try:
+        first = 4 * random.randrange(64)
+        here, there = f"203.0.113.{first + 1}", f"203.0.113.{first + 2}"
+        inside = f"nsenter --target {child.pid} --net "
+        for _ in range(100):
+            if Path(f"/proc/{child.pid}/ns/net").stat() != Path("/proc/self/ns/net").stat():
+                break
+        for command in (
+            f"ip link add pdkbench type veth peer name eth0 netns {child.pid}",
+            f"ip address add {here}/30 dev pdkbench",
+            "ip link set pdkbench up",
+            f"{inside}ip address add {there}/30 dev eth0",
+            f"{inside}ip link set eth0 up",
+            f"{inside}ip route add default via {here}",
+        ):
+            subprocess.run(command.split(), check=True, timeout=10)
+        yield there
+    finally:
+        child.terminate()
+        child.wait()
+
+
+def main() -> None:
+    for row in asyncio.run(measure()):
+        sys.stdout.write(f"{row}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Agents: how each kind is started and talked to, and what it says in one vocabulary."""

@@ -1,0 +1,92 @@
+"""A connection as far as it may have to wait for somebody's answer."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from paddock.domain.egress.asking import may_be_asked_for
+from paddock.domain.egress.deciding import Decision
+from paddock.domain.egress.rule import Rule
+from paddock.gateway.asking import MOST_BYTES
+from paddock.gateway.relay import Relay
+from paddock.gateway.target import Target
+
+if TYPE_CHECKING:
+    from paddock.gateway.fence import Fence
+
+NO_RULE = "no rule allows it"
+
+
+class Waiting:
+    """It is held where no rule is about its target, and judged anew once something has changed."""
+
+    fence: "Fence"
+    relay: Relay
+    target: Target
+    take: Callable[[bytes], None]
+    _client: Any = None
+    """Its transport."""
+    _held: bytearray
+    _granted: tuple[Rule, ...] = ()
+    """Somebody's answer that it was allowed by: it holds for as long as it lasts."""
+
+    def aim(self, target: Target) -> None:
+        raise NotImplementedError
+
+    def _refuse(self, why: str, decision: Decision) -> None:
+        raise NotImplementedError
+
+    @property
+    def _rules(self) -> tuple[Rule, ...]:
+        return self.fence.rules + self._granted
+
+    def _hold(self, data: bytes) -> None:
+        self._held += data
+
+    def _unheld(self) -> bytes:
+        held = bytes(self._held)
+        self._held.clear()
+        return held
+
+    def _ask_or_refuse(self, decision: Decision) -> None:
+        """What no rule is about may be asked for; `settled` is called once that is answered."""
+        not_held = self._ask() if decision.rule is None else None
+        if not_held == "":
+            self.take = self._hold_back
+        else:
+            self._refuse(not_held or reason(decision), decision)
+
+    def _ask(self) -> str | None:
+        """Empty when it is held; otherwise why not, None where nobody is asked."""
+        fence, target = self.fence, self.target
+        if not fence.asking.hold_s or not may_be_asked_for(target.name, target.address):
+            return None
+        if fence.outside.objection_known(fence.rules, target.host, target.port):
+            return None
+        return fence.asking.hold(self, (target.host, target.port))
+
+    @property
+    def _is_held(self) -> bool:
+        return self.take == self._hold_back
+
+    def settled(self) -> bool:
+        """Only while it is held: what goes on already is never aimed again."""
+        if not self._is_held or self.relay.is_over or self._client.is_closing():
+            return False
+        self._client.resume_reading()
+        self.aim(self.target)
+        return self._is_held
+
+    def _hold_back(self, data: bytes) -> None:
+        self._held += data
+        if len(self._held) > MOST_BYTES:
+            self._client.pause_reading()
+
+    def _keep_grant(self, rule: Rule | None, source: str) -> None:
+        """Remember that it was an answer which allowed this, not a rule."""
+        if rule is not None and source and source == self.fence.asking.source_of(rule):
+            self._granted = (rule,)
+
+
+def reason(decision: Decision) -> str:
+    """Why something is refused."""
+    return f"denied by the rule {decision.by}" if decision.rule else NO_RULE

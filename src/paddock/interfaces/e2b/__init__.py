@@ -1,0 +1,1 @@
+"""E2B's API, so that its SDKs work against Paddock: a translation onto the services."""

@@ -1,0 +1,185 @@
+"""The way of sandbox traffic: past the API, straight to the guest or to a program's port."""
+
+import socket
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from functools import cache
+from urllib.parse import urlsplit
+
+from paddock.domain.errors import NotFound, PaddockError
+from paddock.domain.guest import GuestAddress
+from paddock.domain.records import SandboxRecord
+from paddock.domain.sandbox import SandboxState
+from paddock.interfaces.e2b import guards, interpreter
+from paddock.interfaces.e2b.addresses import (
+    GUEST_PORT,
+    Address,
+    FileUrl,
+    address_of,
+    file_url_of,
+)
+from paddock.interfaces.e2b.checked import START
+from paddock.interfaces.e2b.errors import text
+from paddock.interfaces.e2b.guards import said
+from paddock.interfaces.e2b.ids import shown
+from paddock.interfaces.e2b.marks import Mark, mark_of
+from paddock.interfaces.e2b.network import https_ports
+from paddock.interfaces.e2b.signatures import fits, is_expired, is_signature
+from paddock.interfaces.preview import Answer, Edits, Reply, RequestHead, Resolve, Upstream
+from paddock.interfaces.preview.contract import Cut
+from paddock.services.passages import Passages
+
+_ROUTING = frozenset({b"e2b-sandbox-id", b"e2b-sandbox-port"})
+_NOT_FOUND = "The sandbox was not found"
+
+
+class SandboxDoor:
+    """A front's `resolve` for requests to sandboxes; all others are somebody else's."""
+
+    def __init__(
+        self,
+        passages: Passages,
+        domain: str,
+        otherwise: Resolve,
+        api: Callable[[], Awaitable[socket.socket]],
+    ) -> None:
+        self._passages = passages
+        self._domain = domain
+        self._otherwise = otherwise
+        self._api = Upstream("api", api)
+        self._api_host = f"api.{domain.lower()}"
+
+    def __call__(self, head: RequestHead) -> Answer | Awaitable[Answer]:
+        """The control API has a name of its own in the domain of the sandboxes."""
+        if head.host == self._api_host:
+            return self._api
+        address = address_of(head, self._domain)
+        if address is not None:
+            return self._enter(head, address)
+        if (url := file_url_of(head)) is not None and head.get(guards.TOKEN) is None:
+            return self._find_file(head, url)
+        return self._otherwise(head)
+
+    async def _enter(self, head: RequestHead, address: Address) -> Answer:
+        sandbox = await self._find(address.sandbox_id)
+        if sandbox is None:
+            return _gone(address.sandbox_id)
+        is_guest = address.port == GUEST_PORT
+        if is_guest:
+            refusal = guards.to_guest(head, sandbox, self._passages, time.time())
+        else:
+            refusal = guards.to_port(head, sandbox, address.port, self._passages)
+        if refusal is not None:
+            return refusal
+        if sandbox.state is not SandboxState.RUNNING:
+            if mark_of(sandbox, Mark.AUTO_RESUME) != "true":
+                return _gone(sandbox.id)
+            try:
+                sandbox = await self._passages.wake(sandbox)
+            except PaddockError as error:
+                return _unreachable(sandbox.id, text(error))
+        if is_guest:
+            return await self._to_guest(head, sandbox)
+        return self._to_port(sandbox, address.port)
+
+    async def _find(self, sandbox_id: str) -> SandboxRecord | None:
+        try:
+            found = await self._passages.find(sandbox_id)
+        except NotFound:
+            return None
+        over = found.state is SandboxState.RUNNING and self._passages.is_over(found)
+        return None if over or found.is_gone else found
+
+    async def _find_file(self, head: RequestHead, url: FileUrl) -> Answer:
+        """Whose signature it is: at a shared address nothing else says which sandbox is meant. What
+        can be nobody's is not looked for."""
+        if not is_signature(url) or is_expired(url, time.time()):
+            wrong = "signature is already expired" if is_signature(url) else "invalid signature"
+            return said(401, wrong)
+        async for sandbox in self._passages.running():
+            if fits(url, head.method, self._passages.tokens.of(sandbox.id)):
+                return await self._enter(head, Address(sandbox.id, GUEST_PORT))
+        return said(401, "invalid signature")
+
+    async def _to_guest(self, head: RequestHead, sandbox: SandboxRecord) -> Answer:
+        if head.path == START and self._passages.is_limited(sandbox):
+            return self._api  # which reads the command before it passes it on
+        try:
+            address = await self._passages.address(sandbox)
+        except PaddockError as error:
+            return _unreachable(sandbox.id, text(error))
+
+        async def refused(_error: OSError) -> Reply:
+            return _unreachable(sandbox.id, "its agent does not answer")
+
+        secure = address.url.startswith("https:")
+        return Upstream(
+            key=("guest", sandbox.id, sandbox.started_at),
+            dial=lambda: self._passages.to_guest(address),
+            request=_for_guest(address),
+            activity=lambda: self._passages.working(sandbox.id),
+            staying=self._staying(sandbox.id),
+            on_refused=refused,
+            tls=ssl.create_default_context() if secure else None,
+            server_name=urlsplit(address.url).hostname if secure else None,
+        )
+
+    def _to_port(self, sandbox: SandboxRecord, port: int) -> Upstream:
+        async def refused(_error: OSError) -> Reply:
+            message = "The sandbox is running but port is not open"
+            return said(502, message, sandboxId=shown(sandbox.id), port=port)
+
+        return Upstream(
+            key=("port", sandbox.id, sandbox.started_at, port),
+            dial=lambda: self._passages.to_port(sandbox, port),
+            request=_for_port(sandbox, port),
+            activity=lambda: self._passages.working(sandbox.id),
+            staying=self._staying(sandbox.id),
+            on_refused=refused,
+            tls=_unverified() if port in https_ports(sandbox) else None,
+            server_name="localhost",
+        )
+
+    def _staying(self, sandbox_id: str) -> Callable[[Cut], AbstractContextManager[None]]:
+        def staying(cut: Cut) -> AbstractContextManager[None]:
+            def end() -> None:
+                cut(502, "sandbox_gone", _NOT_FOUND, "")
+
+            return self._passages.visit(sandbox_id, end)
+
+        return staying
+
+
+def _for_guest(address: GuestAddress) -> Edits:
+    """What lets a client in is not told inside; what lets us in is added."""
+    put = [(name.encode(), value.encode()) for name, value in address.headers]
+    if address.token:
+        put.append((b"X-Access-Token", address.token.encode()))
+    return Edits(put=tuple(put), remove=_ROUTING | {guards.TOKEN})
+
+
+def _for_port(sandbox: SandboxRecord, port: int) -> Edits:
+    masked = mark_of(sandbox, Mark.MASKED_HOST).replace("${PORT}", str(port))
+    put = ((b"Host", masked.encode("latin-1", "replace")),) if masked else ()
+    # A program may have a header of that name of its own.
+    ours = {guards.TRAFFIC, guards.TOKEN} if port == interpreter.PORT else {guards.TRAFFIC}
+    return Edits(put=put, remove=_ROUTING | ours)
+
+
+@cache
+def _unverified() -> ssl.SSLContext:
+    """For programs inside, whose certificates are their own: nobody is between us and them."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _gone(sandbox_id: str) -> Reply:
+    return said(502, _NOT_FOUND, sandboxId=shown(sandbox_id))
+
+
+def _unreachable(sandbox_id: str, why: str) -> Reply:
+    return said(502, f"The sandbox cannot be reached: {why}", sandboxId=shown(sandbox_id))

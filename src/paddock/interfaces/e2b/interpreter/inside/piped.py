@@ -1,0 +1,224 @@
+"""Jupyter kernels of languages whose interpreter is a program that reads code from a pipe."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import selectors
+import subprocess
+from typing import IO, Any
+
+from ipykernel.kernelbase import Kernel
+
+_PIECE = 65536
+# An interrupt ends what the shell runs and not the shell. Every cell is read from its own word, so
+# that nothing in it is taken for more of what is read here.
+_BASH = """
+trap : INT
+while IFS= read -r word <&0; do
+    eval "$(printf %s "$word" | base64 -d)" </dev/null
+    printf '{"code": %d}\\n' $? >&3
+done
+"""
+_NODE = """
+const repl = require('repl'), readline = require('readline'), fs = require('fs')
+const util = require('util'), { PassThrough } = require('stream')
+const quiet = new PassThrough(); quiet.resume()
+const server = repl.start({
+  prompt: '', input: new PassThrough(), output: quiet, terminal: false,
+  useGlobal: true, breakEvalOnSigint: true,
+})
+let open = false
+// What goes wrong outside of a cell, such as in a timer, has nobody else to tell.
+const tell = (said) => {
+  if (!open) return process.stderr.write(said.error ? said.error.stack + '\\n' : '')
+  open = false
+  fs.writeSync(3, JSON.stringify(said) + '\\n')
+}
+const failed = (error) => tell({ error: {
+  name: (error && error.name) || 'Error', message: String((error && error.message) || error),
+  stack: String((error && error.stack) || error) } })
+// Until Node 25 what a cell throws is an event of this, and the callback is not called.
+if (server._domain) server._domain.on('error', failed)
+process.on('SIGINT', () => {})
+process.on('unhandledRejection', failed)
+readline.createInterface({ input: process.stdin }).on('line', (word) => {
+  const code = Buffer.from(word, 'base64').toString()
+  open = true
+  server.eval(code, server.context, 'cell', (error, value) => {
+    if (error) return failed(error instanceof repl.Recoverable ? error.err : error)
+    tell(value === undefined ? {} : { text: util.inspect(value), json: plain(value) })
+  })
+})
+function plain(value) {
+  try { return value && typeof value === 'object' ? JSON.parse(JSON.stringify(value)) : undefined }
+  catch { return undefined }
+}
+"""
+PROGRAMS = {"bash": ["bash", "-c", _BASH], "javascript": ["node", "-e", _NODE]}
+
+
+class PipedKernel(Kernel):
+    """One interpreter, which lives as long as the kernel does and remembers what it was told."""
+
+    implementation = "paddock"
+    implementation_version = "1"
+    language = ""
+    banner = "Paddock"
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._control, theirs = os.pipe()
+        argv = PROGRAMS[self.language]
+        # The program tells how a cell ended on descriptor 3, which nothing else writes to.
+        mover = ["bash", "-c", f'exec "$@" 3>&{theirs}', "bash", *argv]
+        self._process = subprocess.Popen(
+            mover,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=[theirs],
+        )
+        os.close(theirs)
+
+    def do_execute(self, code: str, silent: bool, *_more: Any, **_named: Any) -> dict[str, Any]:
+        """Jupyter's own way to have a cell run."""
+        stdin = self._process.stdin
+        assert stdin is not None
+        try:
+            stdin.write(base64.b64encode(code.encode()) + b"\n")
+            stdin.flush()
+            ended = self._follow(silent)
+        except KeyboardInterrupt:
+            ended = self._interrupted(silent)
+        except BrokenPipeError:
+            ended = None
+        if ended is None:
+            code_of = self._process.wait()
+            self._begin()
+            what = {"name": "Ended", "message": f"{self.language} ended with {code_of}"}
+            return self._failed({**what, "stack": what["message"]}, silent)
+        return self._told(ended, silent)
+
+    def _interrupted(self, silent: bool) -> dict[str, Any] | None:
+        """The program was sent the same signal, and tells of its end in its own way."""
+        try:
+            ended = self._follow(silent)
+        except KeyboardInterrupt:
+            self._process.kill()
+            return None
+        if ended is None:
+            return None
+        stack = "KeyboardInterrupt"
+        return {"error": {"name": stack, "message": "interrupted", "stack": stack}}
+
+    def _follow(self, silent: bool) -> dict[str, Any] | None:
+        """What it prints is passed on as it comes, until it says that the cell has ended."""
+        control = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._control, selectors.EVENT_READ, "")
+            for stream, name in self._streams():
+                selector.register(stream, selectors.EVENT_READ, name)
+            while not control.endswith(b"\n"):
+                said = self._heard(selector, silent)
+                if said is None:
+                    return None
+                control += said
+        for stream, name in self._streams():
+            self._drain(stream, name, silent)
+        found: dict[str, Any] = json.loads(control)
+        return found
+
+    def _heard(self, selector: selectors.BaseSelector, silent: bool) -> bytes | None:
+        """What it says of the cell, of all that is there to read; None when it has ended."""
+        control = b""
+        for key, _ in selector.select():
+            data = os.read(key.fd, _PIECE)
+            if key.data and data:
+                self._say(key.data, data, silent)
+            elif key.data:
+                selector.unregister(key.fileobj)
+            elif not data:
+                return None
+            else:
+                control += data
+        return control
+
+    def _streams(self) -> list[tuple[IO[bytes], str]]:
+        stdout, stderr = self._process.stdout, self._process.stderr
+        assert stdout is not None
+        assert stderr is not None
+        return [(stdout, "stdout"), (stderr, "stderr")]
+
+    def _drain(self, stream: IO[bytes], name: str, silent: bool) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(stream, selectors.EVENT_READ)
+            while selector.select(0):
+                data = os.read(stream.fileno(), _PIECE)
+                if not data:
+                    return
+                self._say(name, data, silent)
+
+    def _say(self, name: str, data: bytes, silent: bool) -> None:
+        if not silent:
+            content = {"name": name, "text": data.decode(errors="replace")}
+            self.send_response(self.iopub_socket, "stream", content)
+
+    def _told(self, ended: dict[str, Any], silent: bool) -> dict[str, Any]:
+        if "error" in ended:
+            return self._failed(ended["error"], silent)
+        if ended.get("code"):
+            why = f"exit status {ended['code']}"
+            return self._failed({"name": "ExitStatus", "message": why, "stack": why}, silent)
+        if "text" in ended and not silent:
+            data = {"text/plain": ended["text"]}
+            if ended.get("json") is not None:
+                data["application/json"] = ended["json"]
+            content = {"execution_count": self.execution_count, "data": data, "metadata": {}}
+            self.send_response(self.iopub_socket, "execute_result", content)
+        return {
+            "status": "ok",
+            "execution_count": self.execution_count,
+            "payload": [],
+            "user_expressions": {},
+        }
+
+    def _failed(self, error: dict[str, str], silent: bool) -> dict[str, Any]:
+        content = {
+            "ename": error["name"],
+            "evalue": error["message"],
+            "traceback": error["stack"].splitlines(),
+        }
+        if not silent:
+            self.send_response(self.iopub_socket, "error", content)
+        return {"status": "error", "execution_count": self.execution_count, **content}
+
+    def do_shutdown(self, restart: bool) -> dict[str, Any]:
+        self._process.kill()
+        self._process.wait()
+        return {"status": "ok", "restart": restart}
+
+
+class BashKernel(PipedKernel):
+    """One shell."""
+
+    language = "bash"
+    language_info = {"name": "bash", "mimetype": "text/x-sh", "file_extension": ".sh"}  # noqa: RUF012
+
+
+class JavascriptKernel(PipedKernel):
+    """One Node.js, with top-level await."""
+
+    language = "javascript"
+    language_info = {  # noqa: RUF012 - as Jupyter has it
+        "name": "javascript",
+        "mimetype": "text/javascript",
+        "file_extension": ".js",
+    }
+
+
+KERNELS = {"bash": BashKernel, "javascript": JavascriptKernel}

@@ -1,0 +1,141 @@
+"""The server: code in, lines of JSON out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from tornado.iostream import StreamClosedError
+from tornado.web import Application, HTTPError, RequestHandler
+
+from .contexts import Context, Contexts, UnknownLanguage
+
+PORT = 49999
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Handler(RequestHandler):
+    """What all have in common: JSON in both directions."""
+
+    def initialize(self, contexts: Contexts) -> None:
+        self.contexts = contexts
+
+    def asked(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self.request.body or b"{}")
+        except ValueError:
+            raise HTTPError(400, reason="the body is no JSON") from None
+        if not isinstance(found, dict):
+            raise HTTPError(400, reason="the body is no JSON object")
+        return found
+
+    def context(self, identifier: str) -> Context:
+        found = self.contexts.get(identifier)
+        if found is None:
+            raise HTTPError(404, reason=f"Context {identifier[:80]} not found")
+        return found
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        self.finish({"code": status_code, "message": self._reason})
+
+
+class Health(Handler):
+    """It is there."""
+
+    def get(self) -> None:
+        self.finish("OK")
+
+
+class Execute(Handler):
+    """A cell. The answer goes on as long as it runs; who goes away interrupts it."""
+
+    async def post(self) -> None:
+        asked = self.asked()
+        code, env = str(asked.get("code", "")), asked.get("env_vars") or {}
+        if not all(_VARIABLE.fullmatch(str(name)) for name in env):
+            raise HTTPError(400, reason="a variable has a name that is none")
+        if asked.get("context_id"):
+            context = self.context(asked["context_id"])
+        else:
+            context = _made(self.contexts.default, asked.get("language"))
+        self.set_header("content-type", "application/x-ndjson")
+        self._work = asyncio.ensure_future(self._run(context, code, env))
+        try:
+            await self._work
+        except (asyncio.CancelledError, StreamClosedError):
+            return
+        await self.finish()
+
+    async def _run(self, context: Context, code: str, env: dict[str, str]) -> None:
+        lines = context.run(code, {str(name): str(value) for name, value in env.items()})
+        try:
+            async for line in lines:
+                self.write(json.dumps(line) + "\n")
+                await self.flush()
+        finally:
+            await lines.aclose()
+
+    def on_connection_close(self) -> None:
+        self._work.cancel()
+
+
+class ManyContexts(Handler):
+    """All contexts, and new ones."""
+
+    def get(self) -> None:
+        self.set_header("content-type", "application/json")
+        self.finish(json.dumps([each.shown() for each in self.contexts.list()]))
+
+    async def post(self) -> None:
+        asked = self.asked()
+        cwd = asked.get("cwd")
+        if cwd and not Path(cwd).is_dir():
+            raise HTTPError(400, reason=f"there is no directory {cwd[:80]}")
+        context = _made(lambda language: self.contexts.create(language, cwd), asked.get("language"))
+        await context.begin()
+        self.finish(context.shown())
+
+
+class OneContext(Handler):
+    """It ends."""
+
+    async def delete(self, identifier: str) -> None:
+        await self.contexts.remove(self.context(identifier))
+        self.set_status(204)
+
+
+class Restart(Handler):
+    """It forgets everything."""
+
+    async def post(self, identifier: str) -> None:
+        await self.context(identifier).restart()
+        self.set_status(204)
+
+
+def _made(make: Any, language: str | None) -> Context:
+    try:
+        found: Context = make(language)
+    except UnknownLanguage as error:
+        raise HTTPError(400, reason=str(error)) from None
+    return found
+
+
+async def serve() -> None:
+    """For ever. The kernel that is asked for most is started at once."""
+    contexts = Contexts(str(Path.home()))
+    given = {"contexts": contexts}
+    application = Application(
+        [
+            (r"/health", Health, given),
+            (r"/execute", Execute, given),
+            (r"/contexts", ManyContexts, given),
+            (r"/contexts/([^/]+)", OneContext, given),
+            (r"/contexts/([^/]+)/restart", Restart, given),
+        ]
+    )
+    application.listen(PORT, "127.0.0.1")
+    await contexts.default(None).begin()
+    await asyncio.Event().wait()

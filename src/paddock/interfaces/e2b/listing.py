@@ -1,0 +1,111 @@
+"""`GET /v2/sandboxes`: newest or oldest first, by metadata, state, template and time, in pages."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+from urllib.parse import parse_qsl, unquote
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import JSONResponse
+
+from paddock.domain.errors import InvalidRequest
+from paddock.domain.records import SandboxRecord
+from paddock.domain.sandbox import SandboxState
+from paddock.domain.team import Principal
+from paddock.interfaces.api.context import Given, Services, Who
+from paddock.interfaces.e2b import views
+from paddock.interfaces.e2b.ids import meant, shown
+from paddock.interfaces.e2b.marks import labels_of
+from paddock.interfaces.e2b.sources import split
+from paddock.ports.store import Page, SandboxFilter
+
+router = APIRouter()
+_MOST = 100
+_CHUNK = 500
+NEXT = "x-next-token"
+Fits = Callable[[SandboxRecord], bool]
+
+
+@router.get("/v2/sandboxes")
+async def list_sandboxes(
+    given: Given,
+    who: Who,
+    *,
+    metadata: str = "",
+    state: Annotated[list[str] | None, Query()] = None,
+    order: Literal["asc", "desc"] = "desc",
+    started_after: Annotated[datetime | None, Query(alias="startedAfter")] = None,
+    template: str = "",
+    limit: Annotated[int, Query(ge=1, le=_MOST)] = _MOST,
+    next_token: Annotated[str, Query(alias="nextToken", max_length=64)] = "",
+) -> Response:
+    wanted = SandboxFilter(labels=_labels(metadata), states=_states(state))
+    name, since = split(template)[0] if template else "", _seconds(started_after)
+
+    def fits(sandbox: SandboxRecord) -> bool:
+        if given.e2b.passages.is_over(sandbox) and sandbox.state is SandboxState.RUNNING:
+            return False
+        of_template = not name or split(views.template_of(sandbox))[0] == name
+        return of_template and sandbox.created_at >= since
+
+    if order == "asc":
+        found = await _oldest(given, who, wanted, fits)
+        after = meant(next_token)
+        found = [each for each in found if each.id > after][: limit + 1]
+    else:
+        found = await _newest(given, who, wanted, fits, page=Page(limit + 1, meant(next_token)))
+    headers = {NEXT: shown(found[limit - 1].id)} if len(found) > limit else {}
+    return JSONResponse([views.listed(each) for each in found[:limit]], headers=headers)
+
+
+@router.get("/sandboxes")
+async def list_v1(given: Given, who: Who, metadata: str = "") -> Response:
+    """Those that run, all at once: what tools of before paging ask for."""
+    running = frozenset({SandboxState.RUNNING})
+    wanted = SandboxFilter(labels=_labels(metadata), states=running)
+    found = await _oldest(given, who, wanted, lambda each: not given.e2b.passages.is_over(each))
+    return JSONResponse([views.listed(each) for each in reversed(found)])
+
+
+async def _newest(
+    given: Services, who: Principal, wanted: SandboxFilter, fits: Fits, *, page: Page
+) -> Sequence[SandboxRecord]:
+    found: list[SandboxRecord] = []
+    after = page.after
+    while len(found) < page.limit:
+        chunk = await given.sandboxes.list(who, wanted, Page(_CHUNK, after))
+        found += [each for each in chunk if fits(each)]
+        if len(chunk) < _CHUNK:
+            break
+        after = chunk[-1].id
+    return found[: page.limit]
+
+
+async def _oldest(
+    given: Services, who: Principal, wanted: SandboxFilter, fits: Fits
+) -> Sequence[SandboxRecord]:
+    """The store has the newest first, so that all have to be looked at."""
+    every = Page(1 << 30)
+    return list(reversed(await _newest(given, who, wanted, fits, page=every)))
+
+
+def _labels(metadata: str) -> dict[str, str]:
+    """Keys and values are quoted once more than the query itself."""
+    pairs = parse_qsl(metadata, keep_blank_values=True)
+    return labels_of({unquote(key): unquote(value) for key, value in pairs})
+
+
+def _states(given: Sequence[str] | None) -> frozenset[SandboxState]:
+    words = [word for each in given or () for word in each.split(",") if word]
+    if unknown := set(words) - {"running", "paused"}:
+        raise InvalidRequest(
+            f"there is no state {', '.join(sorted(unknown))[:80]}",
+            remediation="ask for running, paused or both",
+        )
+    return frozenset(ours for ours, theirs in views.STATES.items() if not words or theirs in words)
+
+
+def _seconds(moment: datetime | None) -> float:
+    if moment is None:
+        return 0.0
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

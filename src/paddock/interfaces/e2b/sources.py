@@ -1,0 +1,58 @@
+"""What a client's template id stands for: a template, a snapshot, or a build of its own."""
+
+from dataclasses import dataclass, field
+
+from paddock.domain.build import Left
+from paddock.domain.errors import NotFound
+from paddock.domain.team import Principal, Scope
+from paddock.interfaces.api.context import Services
+from paddock.services.builds import DEFAULT_TAG
+
+_OURS = {"code-interpreter-v1": "code-interpreter"}
+"""Names that the SDKs ask for by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a sandbox is made of."""
+
+    name: str
+    template: str = ""
+    snapshot: str = ""
+    left: Left = field(default_factory=Left)
+    """What the build has left, where it is one."""
+
+
+def split(template_id: str) -> tuple[str, str]:
+    """A name and its tag; a namespace before it says nothing here, where all is the team's."""
+    name, _, tag = template_id.rpartition("/")[2].partition(":")
+    return name, tag or DEFAULT_TAG
+
+
+async def find_source(given: Services, who: Principal, template_id: str) -> Source:
+    """Of the team's own first: what it has named so is what it means."""
+    name, tag = split(template_id)
+    if Scope.TEMPLATES_READ in who.scopes and (built := await _built(given, who, name, tag)):
+        return built
+    if tag != DEFAULT_TAG:
+        raise NotFound(f"there is no template {name[:80]} with a tag {tag[:80]}")
+    if Scope.SNAPSHOTS_READ in who.scopes and (taken := await _taken(given, who, name)):
+        return taken
+    return Source(name, template=_OURS.get(name, name))
+
+
+async def _built(given: Services, who: Principal, name: str, tag: str) -> Source | None:
+    try:
+        build = await given.e2b.builds.find(who, name, tag)
+    except NotFound:
+        return None
+    shown = name if tag == DEFAULT_TAG else f"{name}:{tag}"
+    return Source(shown, snapshot=build.left.snapshot_id, left=build.left)
+
+
+async def _taken(given: Services, who: Principal, name: str) -> Source | None:
+    try:
+        snapshot = await given.snapshots.get(who, name)
+    except NotFound:
+        return None
+    return Source(f"{name}:{DEFAULT_TAG}", snapshot=snapshot.id)

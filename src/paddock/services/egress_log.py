@@ -1,0 +1,157 @@
+"""What sandboxes reached and what they were refused, as events: summed up, each once."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from paddock.domain.audit import AuditEntry
+from paddock.domain.errors import PaddockError
+from paddock.domain.event import Event, EventKind
+from paddock.domain.records import SandboxRecord, app_in
+from paddock.ports.clock import Clock
+from paddock.ports.egress import CredentialUse, Flow, FlowBatch, FlowSource
+from paddock.ports.store import ANY_TEAM, Store, Transaction
+from paddock.services.egress import Egress
+from paddock.services.spending import note_use
+
+_log = logging.getLogger(__name__)
+_TAKEN = "egress-taken."
+_MOST_GATEWAYS = 8
+_MOST_AT_ONCE = 1000
+"""Batches of one gateway before another has its turn: more than one that is full has."""
+EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class EgressLog:
+    """Takes what gateways saw, batch by batch."""
+
+    store: Store
+    clock: Clock
+    egress: Egress
+    sources: Mapping[str, FlowSource]
+
+    async def run(self) -> None:
+        """Until cancelled. What has changed in shipped presets is in force first."""
+        try:
+            await self.egress.apply()
+        except PaddockError as error:
+            _log.warning("egress policies not applied", extra={"why": error.message})
+        while self.sources:
+            await self.clock.sleep(EVERY_S)
+            for name in self.sources:
+                try:
+                    await self.take(name)
+                except PaddockError as error:
+                    _log.warning("egress not recorded", extra={"of": name, "why": error.message})
+        await asyncio.Event().wait()
+
+    async def take(self, name: str) -> int:
+        """How many events there were. A batch follows the other while there is more."""
+        count = 0
+        for _ in range(_MOST_AT_ONCE):
+            if (batch := await self._next(name)) is None:
+                break
+            count += await self._keep(name, batch)
+            if not batch.more:
+                break
+        return count
+
+    async def _keep(self, name: str, batch: FlowBatch) -> int:
+        def write(tx: Transaction) -> int:
+            # Looked at in here: another server may have been told the same, and have stored it.
+            taken = _taken(tx, name)
+            if batch.number <= taken.pop(batch.gateway, 0):
+                return 0
+            events = [
+                event for flow in batch.flows if (event := _event(tx, flow, batch)) is not None
+            ]
+            tx.events.append(events)
+            for use in batch.uses:
+                _note_use(tx, use)
+            for used in batch.models:
+                if (sandbox := tx.sandboxes.get(ANY_TEAM, used.sandbox)) is not None:
+                    note_use(tx, sandbox, used)
+            taken[batch.gateway] = batch.number
+            tx.values.put(_TAKEN + name, list(taken.items())[-_MOST_GATEWAYS:])
+            return len(events)
+
+        return await self.store.write(write)
+
+    async def _next(self, name: str) -> FlowBatch | None:
+        """What is not on record yet, as far as one can tell before it is written."""
+        source = self.sources[name]
+        taken = await self.store.read(lambda tx: _taken(tx, name))
+        latest = next(reversed(taken), "")
+        batch = await source.drain(latest, taken.get(latest, 0))
+        if batch is None or batch.gateway == latest:
+            return batch
+        # Another than the latest: a new one, or an old one that is not told what of it is stored.
+        known = taken.get(batch.gateway, 0)
+        return batch if batch.number > known else await source.drain(batch.gateway, known)
+
+
+def _taken(tx: Transaction, name: str) -> dict[str, int]:
+    """The last number that is on record of each gateway, the latest last.
+
+    One that is retired and its successor may both be there for a while.
+    """
+    stored = tx.values.get(_TAKEN + name)
+    return dict(stored) if isinstance(stored, list) else {}
+
+
+def _event(tx: Transaction, flow: Flow, batch: FlowBatch) -> Event | None:
+    sandbox = tx.sandboxes.get(ANY_TEAM, flow.sandbox)
+    if sandbox is None:
+        return None  # forgotten since, or one that nobody has claimed yet
+    kind = EventKind.EGRESS_ALLOWED if flow.allowed else EventKind.EGRESS_DENIED
+    return Event(sandbox.team_id, kind, sandbox.id, flow.last_at, _data(flow, sandbox, batch))
+
+
+def _data(flow: Flow, sandbox: SandboxRecord, batch: FlowBatch) -> dict[str, object]:
+    told: dict[str, object] = {
+        "name": sandbox.name,
+        "host": flow.host,
+        "port": flow.port or None,
+        "rule": flow.rule or None,
+        "of": flow.source or None,
+        "connections": flow.connections,
+        "bytes_up": flow.bytes_up,
+        "bytes_down": flow.bytes_down,
+        "first_at": flow.first_at,
+        "last_at": flow.last_at,
+        **app_in(sandbox),
+    }
+    if flow.why:
+        told["why"] = flow.why
+    if batch.dropped:
+        told["dropped"] = batch.dropped
+    return told
+
+
+def _note_use(tx: Transaction, use: CredentialUse) -> None:
+    """An act of who had the sandbox made, so it is in the audit log too."""
+    sandbox = tx.sandboxes.get(ANY_TEAM, use.sandbox)
+    if sandbox is None:
+        return
+    detail: dict[str, object] = {
+        "name": sandbox.name,
+        "secret": use.secret,
+        "host": use.host,
+        "port": use.port,
+        "way": use.way,
+        "rule": use.rule,
+        "count": use.count,
+        "first_at": use.first_at,
+        "last_at": use.last_at,
+        **app_in(sandbox),
+    }
+    if sandbox.task:
+        detail["task"] = sandbox.task
+    if use.lacks:
+        detail["lacks"] = use.lacks
+    team, kind = sandbox.team_id, EventKind.SECRET_USED
+    tx.events.append([Event(team, kind, sandbox.id, use.last_at, detail)])
+    actor = f"sandbox {sandbox.id}"
+    tx.audit.append([AuditEntry(team, actor, kind, sandbox.id, use.last_at, detail)])

@@ -1,0 +1,221 @@
+"""The way through to a sandbox's guest, for clients that speak the guest's protocol themselves."""
+
+import base64
+import hashlib
+import hmac
+import logging
+import math
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+
+from paddock.domain.errors import PaddockError
+from paddock.domain.event import Event, EventKind
+from paddock.domain.guest import GuestAddress
+from paddock.domain.lifetime import OnTimeout
+from paddock.domain.records import SandboxRecord
+from paddock.domain.sandbox import SandboxState
+from paddock.domain.team import Principal
+from paddock.ports.clock import Clock
+from paddock.ports.dialer import Dialer
+from paddock.ports.provider import Endpoint, Ref
+from paddock.ports.store import ANY_TEAM, SandboxFilter, Store, Transaction
+from paddock.services.activity import Activity
+from paddock.services.changes import Changes
+from paddock.services.policies import Policies
+from paddock.services.previews import Previews
+from paddock.services.providers import Providers
+from paddock.services.sandboxes import Sandboxes
+from paddock.services.system import system
+
+_log = logging.getLogger(__name__)
+_MOST_MACHINES = 1000
+_MOST_HOLDERS = 200
+_ENDINGS = frozenset(
+    {
+        EventKind.SANDBOX_PAUSED,
+        EventKind.SANDBOX_STOPPED,
+        EventKind.SANDBOX_ARCHIVED,
+        EventKind.SANDBOX_FAILED,
+        EventKind.SANDBOX_DELETING,
+        EventKind.SANDBOX_DELETED,
+    }
+)
+_RUNNING = SandboxFilter(states=frozenset({SandboxState.RUNNING}))
+_ASLEEP = (SandboxState.STOPPED, SandboxState.PAUSED, SandboxState.ARCHIVED)
+Cut = Callable[[], None]
+
+
+class AccessTokens:
+    """Made of what they are for and a key that never leaves the control plane: nothing has to be
+    kept, and they are the same after a pause, a restart and a move to another machine."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def of(self, subject: str, purpose: str = "guest") -> str:
+        """What lets its bearer through, for one purpose: the guest, or the ports of programs."""
+        text = f"paddock {purpose} access {subject}"
+        made = hmac.new(self._key, text.encode(), hashlib.sha256).digest()
+        return base64.b32encode(made).decode().rstrip("=").lower()
+
+    def opens(self, offered: str, subject: str, purpose: str = "guest") -> bool:
+        expected = self.of(subject, purpose)
+        return hmac.compare_digest(offered.encode("utf-8", "replace"), expected.encode())
+
+
+class Holders:
+    """Who was given what opens a sandbox's guest: from then on each of them may be who asks."""
+
+    def __init__(self, store: Store, changes: Changes) -> None:
+        self._store = store
+        self._changes = changes
+
+    async def add(self, principal: Principal, sandbox: SandboxRecord) -> None:
+        means = principal.actor.rpartition("/")[2]
+        if means in sandbox.holders:
+            return
+
+        def note(tx: Transaction) -> None:
+            current = tx.sandboxes.get(ANY_TEAM, sandbox.id)
+            if current is not None and means not in current.holders:
+                holders = (*current.holders, means)[-_MOST_HOLDERS:]
+                tx.sandboxes.replace(replace(current, holders=holders))
+
+        await self._store.write(note)
+        self._changes.forget(sandbox.id)
+
+
+class Passages:
+    """Who has a sandbox's access token is let through to its guest, as long as it runs."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        changes: Changes,
+        sandboxes: Sandboxes,
+        providers: Providers,
+        policies: Policies,
+        previews: Previews,
+        activity: Activity,
+        dial: Dialer,
+        key: bytes,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._changes = changes
+        self._sandboxes = sandboxes
+        self._providers = providers
+        self._policies = policies
+        self._previews = previews
+        self._activity = activity
+        self._dial = dial
+        self.tokens = AccessTokens(key)
+        self.holders = Holders(store, changes)
+        self._addresses: dict[str, GuestAddress] = {}
+        """By machine: a sandbox that was started again is at another place."""
+        self._visits: dict[str, set[Cut]] = {}
+        store.on_events(self._hear)
+
+    async def find(self, sandbox_id: str) -> SandboxRecord:
+        """Of any team, in any state; NotFound when there never was one."""
+        return await self._previews.find(sandbox_id)
+
+    def is_over(self, sandbox: SandboxRecord) -> bool:
+        """Its time is up and it is to be deleted, whether that has been done yet or not."""
+        return sandbox.lifetime.on_timeout is OnTimeout.KILL and self.remaining_s(sandbox) <= 0
+
+    def remaining_s(self, sandbox: SandboxRecord) -> float:
+        """Until its time is up; endless for what has no end."""
+        ends = sandbox.clock.expires_at
+        return math.inf if ends is None else ends - self._clock.wall()
+
+    async def running(self) -> AsyncIterator[SandboxRecord]:
+        """Every team's: for what is recognised by its secret alone."""
+        async for sandbox in self._changes.each(_RUNNING):
+            yield sandbox
+
+    async def wake(self, sandbox: SandboxRecord) -> SandboxRecord:
+        """Resumed or started, if it sleeps."""
+        if sandbox.state not in _ASLEEP:
+            return sandbox
+        principal = system(sandbox.team_id, "passage")
+        if sandbox.state is SandboxState.PAUSED:
+            return await self._sandboxes.resume(principal, sandbox.id)
+        return await self._sandboxes.start(principal, sandbox.id)
+
+    async def address(self, sandbox: SandboxRecord) -> GuestAddress:
+        """Where its guest answers."""
+        machine = f"{sandbox.ref} {sandbox.started_at}"
+        if (known := self._addresses.get(machine)) is not None:
+            return known
+        if len(self._addresses) >= _MOST_MACHINES:
+            self._addresses.clear()
+        provider = self._providers.get(sandbox.provider)
+        found = await provider.guest(Ref(sandbox.provider, sandbox.ref))
+        self._addresses[machine] = found
+        return found
+
+    async def to_guest(self, address: GuestAddress) -> socket.socket:
+        return await self._dial(Endpoint(0, url=address.url, socket=address.socket))
+
+    async def to_port(self, sandbox: SandboxRecord, port: int) -> socket.socket:
+        return await self._previews.connect(sandbox, port)
+
+    def is_limited(self, sandbox: SandboxRecord) -> bool:
+        """Whether a policy says which commands may be run in it."""
+        return self._policies.limits(sandbox)
+
+    async def check(
+        self,
+        sandbox: SandboxRecord,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        *,
+        cwd: str,
+        user: str,
+    ) -> None:
+        """Forbidden or ApprovalRequired unless every policy allows the command."""
+        who = await self._client_of(sandbox)
+        await self._policies.check(who, sandbox, argv, env, cwd=cwd, user=user)
+
+    async def _client_of(self, sandbox: SandboxRecord) -> Principal:
+        """An access token does not say who has it. It stands for what the sandbox was made with;
+        all who were given it count as who asks."""
+        first = await self._store.read(
+            lambda tx: tx.events.after(0, 1, team_id=sandbox.team_id, subject=sandbox.id)
+        )
+        means = first[0].actor.rpartition("/")[2] if first else ""
+        return system(sandbox.team_id, f"passage/{means}" if means else "passage")
+
+    def working(self, sandbox_id: str) -> AbstractContextManager[None]:
+        return self._activity.working(sandbox_id, "passage")
+
+    @contextmanager
+    def visit(self, sandbox_id: str, cut: Cut) -> Iterator[None]:
+        """While this is open, `cut` is called once the sandbox does not run any more: one that is
+        paused would leave whoever waits for its answer waiting."""
+        visits = self._visits.setdefault(sandbox_id, set())
+        visits.add(cut)
+        try:
+            yield
+        finally:
+            visits.discard(cut)
+            if not visits and self._visits.get(sandbox_id) is visits:
+                del self._visits[sandbox_id]
+
+    def _hear(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if event.kind in _ENDINGS:
+                for cut in tuple(self._visits.pop(event.subject, ())):
+                    _end(cut)
+
+
+def _end(cut: Cut) -> None:
+    try:
+        cut()
+    except (PaddockError, OSError) as error:
+        _log.warning("a visit did not end", extra={"error": str(error)})

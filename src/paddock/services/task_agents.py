@@ -1,0 +1,400 @@
+"""An agent at work in a sandbox, followed by whoever holds its task.
+
+It is never held: the guest runs it, and keeps what it writes until that is on record here. Whoever
+is killed while following leaves nothing behind; the next one reads on where the record ends.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from paddock.domain import conversation as talks
+from paddock.domain.agent import Brief, Door, PlacedFile
+from paddock.domain.agent_event import AgentEvent, AgentEventKind
+from paddock.domain.broker.masking import NO_MASK, Mask
+from paddock.domain.conversation import Conversation, Out
+from paddock.domain.errors import Conflict, NotFound, TimedOut
+from paddock.domain.message import Mode
+from paddock.domain.reason import Reason
+from paddock.domain.task import TaskRecord, TaskState
+from paddock.guest_client.messages import MessageState as InboxState
+from paddock.guest_client.runs import Chunk, Gap, RunExit, Told
+from paddock.ports.agent import Agent
+from paddock.ports.clock import Clock
+from paddock.ports.store import Store, Transaction
+from paddock.ports.tasks import Output
+from paddock.services import task_mail, task_pause
+from paddock.services.task_events import agent_events
+from paddock.services.task_hold import Hold
+from paddock.services.task_pace import POLITE_S, WAIT_S, Marks, patience
+from paddock.services.task_reading import Steps, bounded, read_errors, read_lines, spent_of
+from paddock.services.task_watch import Watch, Watching
+from paddock.services.transfers import TransferGuest
+
+_PAUSE_S = 0.05
+FORCE_S = 5.0
+_LINGER_S = 10.0
+"""How long one that has nothing left to do may take to end."""
+_LONGEST_S = 14 * 86_400.0
+"""In the guest, for the case that nobody ever comes back: it may wait for people meanwhile."""
+_MOST_RAW = 32 << 20
+_LOG_CAP = 32 << 20
+_ACK_EVERY = 1 << 20
+_AT_ONCE = 16
+MOST_OPEN = 1024
+"""Answers that an agent waits for at the same time."""
+_SHOWS = frozenset({AgentEventKind.MESSAGE, AgentEventKind.TOOL_CALL, AgentEventKind.COMPLETED})
+"""That it has read what it was begun with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What an agent is started with."""
+
+    agent: Agent
+    guest: TransferGuest
+    brief: Brief
+    files: tuple[PlacedFile, ...] = ()
+    """Besides those that the agent itself wants."""
+    mask: Mask = NO_MASK
+    """What is not to be kept of what it writes."""
+
+
+class AgentRun:
+    """One run of an agent, as its follower sees it."""
+
+    def __init__(
+        self, store: Store, clock: Clock, hold: Hold, setting: Setting, *, watching: Watching
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._hold = hold
+        self._agent = setting.agent
+        self._guest = setting.guest
+        self._brief = setting.brief
+        self._files = setting.files
+        self._mask = setting.mask
+        self._runs = setting.guest.runs
+        self._closes_input = setting.agent.launch(setting.brief).closes_input
+        self._partial = b""
+        self._acked = 0
+        self._is_forced = self._is_deaf = False
+        self._beats_at = clock.wall()
+        self._watch = Watch(watching, clock, hold, hands=self, home=setting.brief.home)
+        self._lingers_until: float | None = None
+
+    @property
+    def _conversation(self) -> Conversation:
+        return self._hold.task.conversation
+
+    @property
+    def _patience(self) -> float:
+        marks = Marks(self._beats_at, self._lingers_until, self._is_forced, self._is_deaf)
+        return patience(self._hold.task, marks, self._clock.wall())
+
+    @property
+    def _key(self) -> str:
+        return self._conversation.run_key(self._hold.task.id)
+
+    async def attend(self, news: asyncio.Event) -> None:
+        """Until it has ended, and that is on record. `news`: a message, or somebody's wish."""
+        was_started = self._conversation.is_started
+        await self._start()
+        if self._hold.task.state is TaskState.WAITING:
+            await self.hold_still()
+        elif was_started:
+            await self.go_on()  # who had written that down may have died before it was done
+        if not self._conversation.has_ended:
+            # First what it has done meanwhile: it may have ended in time while nobody looked.
+            await self._take(await self._read(0.0))
+        reading: asyncio.Task[Told] | None = None
+        try:
+            while not self._conversation.has_ended:
+                if news.is_set():
+                    news.clear()
+                    await self._hear_people()
+                await self._press()
+                await self._post()
+                await self._beat()
+                reading = reading or asyncio.create_task(self._read())
+                if await self._waited(reading, news):
+                    told, reading = reading.result(), None
+                    await self._take(told)
+        finally:
+            if reading is not None:
+                reading.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await reading
+            await self._watch.aclose()
+        await self._runs.ack(self._key)
+
+    async def _start(self) -> None:
+        """Begun once, however often this is asked for."""
+        conversation = self._conversation
+        try:
+            await self._runs.get(self._key)
+        except NotFound:
+            if conversation.is_started:
+                # Another guest is there now, or another disk: what ran, runs no more.
+                await self._end(RunExit(-1, Reason.PROVIDER_LOST, 0.0, 0.0, 0.0, 0))
+                return
+            await self._launch()
+        if not conversation.is_started:
+            await self._keep(replace(self._conversation, is_started=True))
+
+    async def _launch(self) -> None:
+        launch = self._agent.launch(self._brief)
+        for file in (*self._files, *launch.files):
+            await self._guest.files.write(file.path, file.data)
+            mode = f"{file.mode:o}"
+            await self._guest.exec(("chmod", mode, "--", file.path), timeout=30.0)
+        await self._runs.start(
+            self._key,
+            launch.argv,
+            cwd=self._brief.cwd,
+            env={**self._brief.env, **launch.env},
+            keep_stdin_open=True,
+            timeout=_LONGEST_S,
+            log_cap=_LOG_CAP,
+        )
+
+    async def _read(self, wait_s: float = WAIT_S) -> Told:
+        places = self._conversation.offsets
+        offsets = {
+            "stdout": places.get("stdout", 0) + len(self._partial),
+            "stderr": places.get("stderr", 0),
+        }
+        while True:
+            try:
+                return await self._runs.read(self._key, offsets, wait_s=wait_s)
+            except TimedOut:
+                await asyncio.sleep(_PAUSE_S)  # nobody answers while the sandbox is held still
+
+    async def _waited(self, reading: "asyncio.Task[Told]", news: asyncio.Event) -> bool:
+        """Until there is something to read, which is the answer, or something else to do."""
+        woken = asyncio.create_task(news.wait())
+        try:
+            await asyncio.wait(
+                {reading, woken}, timeout=self._patience, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            woken.cancel()
+        return reading.done()
+
+    async def _hear_people(self) -> None:
+        """What they have sent, and whether they want it to end."""
+        task = await self._hold.refresh()
+        if task.is_cancelled and self._conversation.stopping_since is None:
+            await self.go_on()
+            await self.stop(None)
+        await self._watch.answer()
+        await self._pause_if_wanted()
+        conversation = self._conversation
+        if conversation.is_closing or conversation.stopping_since is not None:
+            return
+        mail = await self._store.read(lambda tx: task_mail.waiting(tx, task.id))
+        for message in mail:
+            if message.id not in self._conversation.told:
+                talk = self._agent.tell(self._conversation.talk, message)
+                told = talks.told(self._conversation, talk, message.id)
+                told = talks.received(told, (*talk.delivered, *talk.seen))
+                await self._keep(told, talk.events, talk.delivered, talk.seen)
+
+    async def _pause_if_wanted(self) -> None:
+        talk = self._conversation
+        if self._hold.task.paused_by and talk.stopping_since is None and not talk.must_stop:
+            now = self._clock.wall()
+            task = await self._hold.change(lambda tx, at: task_pause.carried_out(tx, at, now))
+            if task.state is TaskState.WAITING:
+                await self.hold_still()
+
+    @property
+    def modes(self) -> frozenset[Mode]:
+        return self._agent.traits.modes
+
+    async def stop(self, why: Reason | None, detail: str = "") -> None:
+        """Politely; what is not over after a while is ended by force."""
+        talk = self._agent.stop(self._conversation.talk)
+        now = self._clock.wall()
+        stopped = talks.stopped(self._conversation, talk, now, (why, detail))
+        await self._keep(stopped, talk.events)
+
+    async def begin_again(self, why: str) -> None:
+        """It stands still, so there is nobody to ask: its end is the beginning of the next run."""
+        if self._conversation.stopping_since is not None:
+            return
+        again = replace(self._conversation, must_restart=True, must_stop=True, stop_detail=why)
+        await self._keep(again)
+
+    async def hold_still(self) -> None:
+        """Nothing of it is lost, and it does nothing more."""
+        with suppress(Conflict, NotFound):
+            await self._runs.signal(self._key, "SIGSTOP")
+
+    async def go_on(self) -> None:
+        with suppress(Conflict, NotFound):
+            await self._runs.signal(self._key, "SIGCONT")
+
+    async def _beat(self) -> None:
+        now = self._clock.wall()
+        if now >= self._beats_at and not self._conversation.has_ended:
+            self._beats_at = now + self._watch.every_s
+            await self._watch.beat(self._guest)
+
+    async def _press(self) -> None:
+        """What has to end, ends."""
+        conversation, task, now = self._conversation, self._hold.task, self._clock.wall()
+        is_late = task.deadline is not None and now >= task.deadline
+        is_late = is_late and task.state is TaskState.RUNNING
+        if is_late and conversation.stopping_since is None:
+            await self.stop(Reason.DEADLINE)
+            return
+        await self._close_when_over()
+        too_long = (
+            conversation.stopping_since is not None
+            and now >= conversation.stopping_since + POLITE_S
+        ) or (self._lingers_until is not None and now >= self._lingers_until)
+        if (too_long or conversation.must_stop) and not self._is_forced:
+            self._is_forced = True
+            with suppress(Conflict, NotFound):  # it has ended meanwhile
+                await self._runs.end(self._key, FORCE_S if too_long else 1.0)
+
+    async def _close_when_over(self) -> None:
+        """An agent that has nothing left to do and nothing waiting for it may go."""
+        conversation = self._conversation
+        if conversation.is_over and not conversation.is_closing and not conversation.outbox:
+
+            def close(tx: Transaction, current: TaskRecord) -> TaskRecord:
+                # Together, so that no message falls between: what comes later is the next run's.
+                if task_mail.waiting(tx, current.id):
+                    return current
+                return _with(current, replace(current.conversation, is_closing=True))
+
+            await self._hold.change(close)
+        if self._conversation.is_closing and self._lingers_until is None:
+            self._lingers_until = self._clock.wall() + _LINGER_S
+            with suppress(Conflict, NotFound):
+                await self._runs.close_input(self._key)
+
+    async def _post(self) -> None:
+        """What the agent is to be told, in order and so many at a time; and what it has taken of
+        that by itself."""
+        if (batch := self._conversation.outbox[:_AT_ONCE]) and not self._is_deaf:
+            conversation, direct = self._conversation, []
+            for out in batch:
+                try:
+                    await self._hand_over(out)
+                except (Conflict, NotFound):
+                    self._is_deaf = True
+                    return  # it reads no more: its end says the rest
+                conversation = talks.posted(conversation, out)
+                direct += [out.message] if out.message and out.door is Door.STDIN else []
+            await self._keep(talks.received(conversation, direct), delivered=direct)
+        if self._closes_input and not self._conversation.outbox:
+            self._closes_input = False
+            with suppress(Conflict, NotFound):
+                await self._runs.close_input(self._key)
+        if self._conversation.inboxed:
+            await self._look_into_inbox()
+
+    async def _hand_over(self, out: Out) -> None:
+        if out.door is Door.STDIN:
+            await self._runs.send_input(self._key, out.data, seq=out.seq)
+        else:
+            await self._guest.messages.put(self._key, out.message, out.data)
+
+    async def _look_into_inbox(self) -> None:
+        listed = await self._guest.messages.list(self._key)
+        gone = {each.id for each in listed if each.state is not InboxState.NEW}
+        for taken in [each for each in self._conversation.inboxed if each in gone]:
+            talk = self._agent.taken(self._conversation.talk, taken)
+            conversation = talks.stepped(self._conversation, talk)
+            await self._keep(
+                talks.received(conversation, (taken, *talk.seen)), talk.events, [taken], talk.seen
+            )
+
+    async def _take(self, told: Told) -> None:
+        """What it wrote, with all that follows from it, in one transaction."""
+        before = self._conversation
+        conversation = read_errors(before, told, self._mask)
+        start = before.offsets.get("stdout", 0)
+        for stream, item in told.output:
+            if stream == "stdout" and isinstance(item, Chunk):
+                self._partial += item.data
+            elif stream == "stdout" and isinstance(item, Gap):
+                # What is not there any more, and the line that it was in.
+                self._partial, start = b"", item.end
+        is_last = told.exit is not None
+        lines, raw = read_lines(
+            self._partial, self._mask, is_skipping=before.is_skipping, is_last=is_last
+        )
+        steps = Steps(self._agent, conversation, self._mask)
+        for line in lines.lines:
+            steps.hear(line)
+        self._partial = self._partial[lines.length :]
+        offsets = {**steps.conversation.offsets, "stdout": start + len(raw)}
+        conversation = replace(
+            steps.conversation,
+            offsets=offsets,
+            is_skipping=lines.is_skipping,
+            raw=before.raw + len(raw),
+        )
+        output = Output(self._hold.task.id, before.run, "stdout", start, raw) if raw else None
+        await self._keep(
+            conversation, tuple(steps.events), steps.delivered, steps.seen, output=output
+        )
+        if told.exit is not None:
+            if self._conversation.inboxed:
+                await self._look_into_inbox()
+            await self._end(told.exit)
+        elif sum(offsets.values()) - self._acked >= _ACK_EVERY:
+            self._acked = sum(offsets.values())
+            await self._runs.ack(self._key, offsets)
+        await self._check_demands()
+
+    async def _check_demands(self) -> None:
+        """One that wants to be answered without end would be the only one who is."""
+        if len(self._conversation.outbox) > MOST_OPEN and self._conversation.why_stopped is None:
+            flooded = replace(self._conversation, outbox=(), must_stop=True)
+            await self._keep(flooded)
+            await self.stop(Reason.EVICTED, f"the agent asked for more than {MOST_OPEN} answers")
+
+    async def _end(self, exit_: RunExit) -> None:
+        is_lost = exit_.reason is Reason.PROVIDER_LOST
+        code = None if is_lost else exit_.exit_code
+        talk = self._agent.end(self._conversation.talk, code, self._conversation.errors)
+        conversation = talks.stepped(self._conversation, talk)
+        await self._keep(talks.ended(conversation, code, is_lost=is_lost), talk.events)
+
+    async def _keep(
+        self,
+        conversation: Conversation,
+        events: Sequence[AgentEvent] = (),
+        delivered: Sequence[str] = (),
+        seen: Sequence[str] = (),
+        *,
+        output: Output | None = None,
+    ) -> None:
+        now = self._clock.wall()
+        if conversation.opening and any(each.kind in _SHOWS for each in events):
+            seen, conversation = (*seen, *conversation.opening), replace(conversation, opening=())
+        told = bounded(events, self._conversation.events, conversation.events)
+
+        def change(tx: Transaction, current: TaskRecord) -> TaskRecord:
+            task_mail.note_delivered(tx, current.id, delivered, now)
+            task_mail.note_seen(tx, current.id, seen, now)
+            if output is not None and current.conversation.raw < _MOST_RAW:
+                tx.outputs.add(output)
+            spent = current.spent.plus(spent_of(events))
+            changed = replace(_with(current, conversation), spent=spent)
+            return self._watch.judged(changed, events) if events else changed
+
+        task = replace(self._hold.task, conversation=conversation)
+        await self._hold.change(change, *agent_events(task, told, now))
+        if events:
+            await self._watch.carry_out()
+
+
+def _with(task: TaskRecord, conversation: Conversation) -> TaskRecord:
+    return replace(task, conversation=conversation)

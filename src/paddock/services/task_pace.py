@@ -1,0 +1,42 @@
+"""How long whoever follows an agent may wait before there is something to do, whatever it does."""
+
+from dataclasses import dataclass
+
+from paddock.domain.task import TaskRecord
+
+WAIT_S = 15.0
+POLITE_S = 5.0
+"""How long an agent may take to end when it is asked to, before it is made to."""
+_INBOX_LOOK_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What only the follower knows."""
+
+    beats_at: float
+    """When the next sign of life is due."""
+    lingers_until: float | None = None
+    """How long one that has nothing left to do may take to end."""
+    is_forced: bool = False
+    """It was made to end."""
+    is_deaf: bool = False
+    """Nothing can be said to it any more."""
+
+
+def patience(task: TaskRecord, marks: Marks, now: float) -> float:
+    """Until the next thing that has to be done."""
+    conversation = task.conversation
+    moments = [now + WAIT_S, marks.beats_at]
+    if conversation.outbox and not marks.is_deaf:
+        moments.append(now)
+    if conversation.inboxed:
+        moments.append(now + _INBOX_LOOK_S)
+    if not marks.is_forced:
+        if conversation.stopping_since is not None:
+            moments.append(conversation.stopping_since + POLITE_S)
+        elif task.deadline is not None and task.waiting_since is None:
+            moments.append(task.deadline)
+        if marks.lingers_until is not None:
+            moments.append(marks.lingers_until)
+    return max(0.0, min(moments) - now)

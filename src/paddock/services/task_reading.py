@@ -1,0 +1,154 @@
+"""What an agent wrote, read: nothing here waits or is written."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from paddock.domain import conversation as talks
+from paddock.domain.agent import Talk
+from paddock.domain.agent_event import AgentEvent, AgentEventKind, in_pieces
+from paddock.domain.broker.masking import Mask
+from paddock.domain.budget import Spent
+from paddock.domain.conversation import Conversation, Lines
+from paddock.domain.reason import Reason
+from paddock.guest_client.runs import Chunk, Told
+from paddock.ports.agent import Agent
+
+_log = logging.getLogger(__name__)
+_MOST = 2**40
+_MOST_EVENTS = 20_000
+_MOST_BEYOND = 20_000
+"""Of those that are told even then."""
+_ALWAYS_TOLD = frozenset(
+    {
+        AgentEventKind.STARTED,
+        AgentEventKind.FILE_EDITED,
+        AgentEventKind.USAGE,
+        AgentEventKind.COMPLETED,
+        AgentEventKind.ERROR,
+    }
+)
+Events = tuple[AgentEvent, ...]
+
+
+def read_lines(data: bytes, mask: Mask, *, is_skipping: bool, is_last: bool) -> tuple[Lines, bytes]:
+    """The lines that are there, and all that is kept of them, without values that are not to be.
+
+    What is masked keeps its length: who wrote it counts in bytes. A value lies within one line,
+    which is read when all of it has come; of one that is too long to be read, an end that could be
+    the beginning of a value waits for the rest.
+    """
+    lines = talks.whole_lines(data, is_skipping=is_skipping, is_last=is_last)
+    raw = data[: lines.length]
+    if not mask:
+        return lines, raw
+    if not is_last and not raw.endswith(b"\n"):
+        raw = raw[: len(raw) - mask.beginning_at_end(raw)]
+    masked = mask.raw(raw)
+    if masked is not raw:
+        again = masked + data[len(raw) :]
+        lines = talks.whole_lines(again, is_skipping=is_skipping, is_last=is_last)
+    return replace(lines, length=len(raw)), masked
+
+
+class Steps:
+    """A conversation while several lines of it are heard."""
+
+    def __init__(self, agent: Agent, conversation: Conversation, mask: Mask) -> None:
+        self._agent = agent
+        self._mask = mask
+        self.conversation = conversation
+        self.events: list[AgentEvent] = []
+        self.delivered: list[str] = []
+        self.seen: list[str] = []
+
+    def hear(self, line: bytes) -> None:
+        talk = self._heard(line)
+        is_full = self.conversation.beyond > _MOST_BEYOND
+        told = () if is_full else talk.events
+        if self._mask:  # an escape may hide in a line what an event has
+            told = tuple(replace(each, data=self._mask.told(each.data)) for each in told)
+        events = tuple(piece for event in told for piece in in_pieces(event))
+        conversation = talks.stepped(self.conversation, replace(talk, events=events))
+        conversation = replace(conversation, lines=conversation.lines + 1)
+        conversation, events = self._limited(conversation, events)
+        self.conversation = talks.received(conversation, (*talk.delivered, *talk.seen))
+        self.events += events
+        self.delivered += talk.delivered
+        self.seen += talk.seen
+
+    def _heard(self, line: bytes) -> Talk:
+        """A line that an adapter fails on costs that line, not the task."""
+        talk = self.conversation.talk
+        try:
+            return self._agent.hear(talk, line)
+        except Exception as error:  # noqa: BLE001 - whatever an agent writes, it is told
+            number = self.conversation.lines + 1
+            kind = type(error).__name__  # its text may have what must not be kept
+            _log.warning("a line of an agent was not understood", extra={"error": kind})
+            why = f"line {number} of its output was not understood: {kind}"
+            event = AgentEvent(AgentEventKind.ERROR, {"message": why, "final": False})
+            return talk.further(events=(event,), is_over=self.conversation.is_over)
+
+    def _limited(self, conversation: Conversation, events: Events) -> tuple[Conversation, Events]:
+        """What is always told is told without end by nobody: such an agent is ended."""
+        if conversation.events <= _MOST_EVENTS:
+            return conversation, events
+        always = tuple(each for each in events if each.kind in _ALWAYS_TOLD)
+        room = _MOST_BEYOND - conversation.beyond
+        conversation = replace(conversation, beyond=conversation.beyond + len(always))
+        if conversation.beyond <= _MOST_BEYOND:
+            return conversation, events
+        why = f"the agent told of more than {_MOST_EVENTS + _MOST_BEYOND} events, and was ended"
+        if conversation.why_stopped is None:
+            conversation = replace(conversation, why_stopped=Reason.TOO_MUCH, stop_detail=why)
+        event = AgentEvent(AgentEventKind.ERROR, {"message": why, "final": False})
+        told = (*always[:room], event) if room >= 0 else ()
+        return replace(conversation, must_stop=True), told
+
+
+def read_errors(conversation: Conversation, told: Told, mask: Mask) -> Conversation:
+    at = conversation.offsets.get("stderr", 0)
+    for stream, item in told.output:
+        if stream == "stderr":
+            at = item.offset + len(item.data) if isinstance(item, Chunk) else item.end
+            if isinstance(item, Chunk):
+                conversation = talks.complained(conversation, item.data)
+    errors = mask.text(conversation.errors)
+    return replace(conversation, errors=errors, offsets={**conversation.offsets, "stderr": at})
+
+
+def spent_of(events: Sequence[AgentEvent]) -> Spent:
+    total = Spent()
+    for event in events:
+        if event.kind is AgentEventKind.USAGE:
+            said = event.data
+            total = total.plus(
+                Spent(
+                    int(_amount(said.get("input_tokens"))),
+                    int(_amount(said.get("cached_tokens"))),
+                    int(_amount(said.get("output_tokens"))),
+                    _amount(said.get("cost_usd")),
+                )
+            )
+        elif event.kind is AgentEventKind.COMPLETED:
+            total = total.plus(Spent(turns=1))
+    return total
+
+
+def _amount(said: object) -> float:
+    """What an agent says of itself is believed as far as it can be."""
+    if not isinstance(said, int | float) or isinstance(said, bool) or not 0 <= said <= _MOST:
+        return 0.0
+    return said
+
+
+def bounded(events: Sequence[AgentEvent], before: int, after: int) -> list[AgentEvent]:
+    """Of an agent that tells very much, what matters; and once, that this is so."""
+    if after <= _MOST_EVENTS:
+        return list(events)
+    told = [each for each in events if each.kind in _ALWAYS_TOLD]
+    if before <= _MOST_EVENTS:
+        why = f"more than {_MOST_EVENTS} events: what it says from now on is in its output only"
+        told.append(AgentEvent(AgentEventKind.OTHER, {"text": why}))
+    return told

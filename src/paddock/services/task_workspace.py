@@ -1,0 +1,162 @@
+"""Where a task works: its sandbox, the directory in it, and what is there before the agent."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+from paddock.domain.errors import Conflict, PaddockError, Unavailable
+from paddock.domain.records import SandboxRecord
+from paddock.domain.sandbox import SandboxState
+from paddock.domain.task import TaskRecord
+from paddock.domain.task_wish import Workspace
+from paddock.domain.team import Principal
+from paddock.services.inside import Entered, Inside
+from paddock.services.making import Wish
+from paddock.services.sandboxes import Amendment, Sandboxes
+from paddock.services.spending import TASK
+from paddock.services.task_masks import Masks
+from paddock.services.task_tree import Tree
+from paddock.services.task_trees import Trees
+
+_log = logging.getLogger(__name__)
+_DEFAULT = "workspace"
+_PREPARE_S = 60.0
+_PLACE = 'cd && printf "%s\\0" "$PWD" && mkdir -p -- "$1" && cd -- "$1" && pwd -P'
+_MODE = 'chmod "$1" -- "$2"'
+ASLEEP = (SandboxState.STOPPED, SandboxState.PAUSED, SandboxState.ARCHIVED)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a sandbox a task works."""
+
+    home: str
+    directory: str
+
+
+class Workspaces:
+    """They are made once per task, whoever asks and how often."""
+
+    def __init__(self, sandboxes: Sandboxes, inside: Inside, masks: Masks, trees: Trees) -> None:
+        self._sandboxes = sandboxes
+        self._inside = inside
+        self.masks = masks
+        self.trees = trees
+
+    async def make(self, task: TaskRecord, wanted: Workspace) -> SandboxRecord:
+        """A running sandbox that is marked as this task's."""
+        who, labels = task.principal, {TASK: task.id}
+        if wanted.sandbox:
+            await self._check_open(task, wanted.sandbox)
+            return await self._use(task, wanted.sandbox)
+        wish = Wish(
+            template=wanted.template,
+            snapshot=wanted.snapshot,
+            provider=wanted.provider,
+            app=wanted.app,
+            resources=wanted.resources,
+            egress=wanted.egress,
+            labels=labels,
+            task=task.id,
+        )
+        key = f"task {task.id}"
+        if wanted.fork:
+            return await self._sandboxes.fork(who, wanted.fork, wish, key)
+        return await self._sandboxes.create(who, wish, key)
+
+    async def _use(self, task: TaskRecord, name: str) -> SandboxRecord:
+        """Awake, and with what models cost on this task's account."""
+        who = task.principal
+        sandbox = await self._sandboxes.get(who, name)
+        if sandbox.state in ASLEEP:
+            sandbox = await self._woken(who, sandbox)
+        elif sandbox.state is not SandboxState.RUNNING:
+            raise Conflict(
+                f"sandbox {sandbox.name} is {sandbox.state}, and no task can work in it",
+                remediation="name another, or a template to make one of",
+            )
+        labels = {**sandbox.labels, TASK: task.id}
+        return await self._sandboxes.amend(who, sandbox.id, Amendment(labels=labels, task=task.id))
+
+    async def wake(self, task: TaskRecord) -> None:
+        """Its sandbox runs again."""
+        await self._check_open(task, task.sandbox_id)
+        who = task.principal
+        await self._woken(who, await self._sandboxes.get(who, task.sandbox_id))
+
+    async def _woken(self, who: Principal, sandbox: SandboxRecord) -> SandboxRecord:
+        if sandbox.state is SandboxState.PAUSED:
+            return await self._sandboxes.resume(who, sandbox.id)
+        return await self._sandboxes.start(who, sandbox.id)
+
+    @asynccontextmanager
+    async def enter(self, task: TaskRecord, what: str = "agent") -> AsyncIterator[Entered]:
+        """While this is open, the sandbox does not idle."""
+        await self._check_open(task, task.sandbox_id)
+        async with self._inside.enter(task.principal, task.sandbox_id, what) as entered:
+            yield entered
+
+    async def _check_open(self, task: TaskRecord, name: str) -> None:
+        """A task waits for a sandbox that was set aside, whoever gave it."""
+        sandbox = await self._sandboxes.get(task.principal, name)
+        if sandbox.quarantine is not None:
+            raise Unavailable(
+                f"sandbox {sandbox.name} was set aside: {sandbox.quarantine.why}",
+                remediation=f"an admin opens it with `paddock quarantine clear {sandbox.name}`",
+            )
+
+    async def prepare(self, task: TaskRecord) -> Place:
+        """The directory is there."""
+        async with self.enter(task) as entered:
+            wanted = task.wish.workspace.directory
+            work = entered.sandbox.work
+            wanted = wanted or (work.directory if work is not None else _DEFAULT)
+            ran = await entered.guest.exec(
+                ("/bin/sh", "-c", _PLACE, "sh", wanted), timeout=_PREPARE_S
+            )
+        if ran.exit_code != 0:
+            said = ran.stderr.decode(errors="replace").strip()[-300:]
+            raise Conflict(
+                f"the task cannot work in {wanted[:200]}: {said}",
+                remediation="name a directory that the sandbox's user may make",
+            )
+        try:
+            home, _, directory = ran.stdout.decode().partition("\0")
+        except UnicodeDecodeError as error:
+            raise Conflict(
+                f"the task cannot work in {wanted[:200]}: its real path is no text in UTF-8",
+                remediation="name another directory",
+            ) from error
+        return Place(home, directory.rstrip("\n"))
+
+    async def give_files(self, task: TaskRecord) -> int:
+        async with self.enter(task) as entered:
+            for file in task.wish.files:
+                path = f"{task.directory}/{file.path}"
+                await entered.guest.files.write(path, file.data)
+                if file.mode != 0o644:
+                    command = ("/bin/sh", "-c", _MODE, "sh", f"{file.mode:o}", path)
+                    await entered.guest.exec(command, timeout=_PREPARE_S)
+        return len(task.wish.files)
+
+    @asynccontextmanager
+    async def tree(self, task: TaskRecord) -> AsyncIterator[Tree]:
+        async with self.enter(task) as entered:
+            after = task.result.commit if task.result else ""
+            yield Tree(entered.guest, task.directory, task.id, task.checkpoint, after)
+
+    async def checkpoint(self, task: TaskRecord) -> str:
+        """The commit of what is there; empty where no git is."""
+        async with self.tree(task) as tree:
+            try:
+                commit = await tree.keep("before")
+            except PaddockError as error:
+                if error.retryable:
+                    raise
+                told = {"task": task.id, "why": error.message}
+                _log.warning("no checkpoint, so neither diff nor revert", extra=told)
+                return ""
+            with suppress(PaddockError):  # it is none of this task's business
+                await self.trees.tidy(tree.guest)
+            return commit

@@ -1,0 +1,388 @@
+"""Tasks: what somebody can do with them. Who carries them out is `task_run`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from paddock.domain import names
+from paddock.domain.conversation import Conversation
+from paddock.domain.errors import Conflict, InvalidRequest, NotFound, Unsupported
+from paddock.domain.event import EventKind
+from paddock.domain.guardian import GuardianConfig
+from paddock.domain.ids import new_id
+from paddock.domain.message import MESSAGE_PREFIX, MOST_QUEUED, Message, Mode, check_text
+from paddock.domain.reason import Reason
+from paddock.domain.records import SandboxRecord, alive, check_name, taken
+from paddock.domain.task import TASK_PREFIX, TaskRecord, TaskState, moved
+from paddock.domain.task_plan import Rehearsal, rehearsed
+from paddock.domain.task_wish import TaskWish, checked
+from paddock.domain.team import Principal, Scope
+from paddock.ports.clock import Clock
+from paddock.ports.store import Page, Store, Transaction
+from paddock.ports.tasks import Output, TaskFilter
+from paddock.services import task_mail
+from paddock.services.changes import Changes
+from paddock.services.once import Once, Repeatable
+from paddock.services.providers import Providers
+from paddock.services.task_events import message_event, note, state_event
+from paddock.services.task_pause import TaskPauses, entry, found, standing
+from paddock.services.task_setting import AgentSettings
+from paddock.services.task_workspace import Workspaces
+
+_LOOKED_AT = 200
+_FIRST = Page(1000)
+_LISTENS = (TaskState.PENDING, TaskState.CREATING, TaskState.RUNNING, TaskState.WAITING)
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A wish, and how it belongs together with others."""
+
+    wish: TaskWish
+    name: str = ""
+    batch: str = ""
+    attempt_of: str = ""
+
+
+class TaskQuestions:
+    """What can be asked about tasks. Nothing is changed by it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def get(self, principal: Principal, task_id: str) -> TaskRecord:
+        principal.require(Scope.TASKS_READ)
+        return await self._store.read(lambda tx: found(tx, principal.team_id, task_id))
+
+    async def list(
+        self, principal: Principal, wanted: TaskFilter, page: Page
+    ) -> Sequence[TaskRecord]:
+        principal.require(Scope.TASKS_READ)
+        return await self._store.read(lambda tx: tx.tasks.list(principal.team_id, wanted, page))
+
+    async def messages(
+        self, principal: Principal, task_id: str, page: Page = _FIRST
+    ) -> Sequence[Message]:
+        task = await self.get(principal, task_id)
+        after, limit = page.after, page.limit
+        return await self._store.read(lambda tx: tx.messages.of(task.id, after=after, limit=limit))
+
+    async def message(self, principal: Principal, task_id: str, message_id: str) -> Message:
+        task = await self.get(principal, task_id)
+        message = await self._store.read(lambda tx: tx.messages.get(task.team_id, message_id))
+        if message is not None and message.task_id == task.id:
+            return message
+        raise NotFound(
+            f"task {task_id[:80]} has no message {message_id[:80]}",
+            remediation="`paddock task messages` shows those there are",
+        )
+
+    async def output(
+        self, principal: Principal, task_id: str, after: tuple[int, int], limit: int
+    ) -> Sequence[Output]:
+        """What its agent wrote, as it wrote it."""
+        task = await self.get(principal, task_id)
+        return await self._store.read(lambda tx: tx.outputs.of(task.id, after, limit))
+
+
+class Tasks(TaskQuestions, TaskPauses):
+    """The verbs of one noun. Every one is safe to repeat."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        once: Once,
+        *,
+        changes: Changes,
+        providers: Providers,
+        settings: AgentSettings,
+        workspaces: Workspaces,
+        guardian: GuardianConfig,
+    ) -> None:
+        super().__init__(store)
+        self._clock = clock
+        self._once = once
+        self._changes = changes
+        self._providers = providers
+        self._settings = settings
+        self._workspaces = workspaces
+        self._guardian = guardian
+
+    async def create(
+        self, principal: Principal, submitted: Submission, key: str = ""
+    ) -> TaskRecord:
+        """It waits for its turn from then on. What can be known to be wrong is refused now."""
+        return (await self.create_all(principal, [submitted], key))[0]
+
+    async def create_all(
+        self, principal: Principal, submitted: Sequence[Submission], key: str = ""
+    ) -> Sequence[TaskRecord]:
+        """All of them, or none."""
+        principal.require(Scope.TASKS_WRITE)
+        principal.require(Scope.SANDBOXES_WRITE)
+        records = _in_order([await self._planned(principal, each) for each in submitted])
+
+        def write(tx: Transaction) -> tuple[str, list[TaskRecord]]:
+            for record in records:
+                self._check_after(tx, record)
+                tx.tasks.add(record)
+                detail = {"name": record.name, "agent": record.agent}
+                tx.events.append([state_event(record, record.created_at, principal.actor)])
+                tx.audit.append(
+                    [entry(principal, record, "task.create", record.created_at, **detail)]
+                )
+            return records[0].id, records
+
+        request = Repeatable(principal, key, "task", submitted)
+        return await self._once.write(
+            request, write, list[TaskRecord], stands=lambda tx, made: _stand(tx, principal, made)
+        )
+
+    async def rehearse(self, principal: Principal, submitted: Submission) -> Rehearsal:
+        """What would be done, and nothing of it is. What `create` would refuse, is refused."""
+        principal.require(Scope.TASKS_WRITE)
+        principal.require(Scope.SANDBOXES_WRITE)
+        task = await self._planned(principal, submitted)
+        snapshot = task.wish.workspace.snapshot
+
+        def read(tx: Transaction) -> None:
+            self._check_after(tx, task)
+            if snapshot:
+                taken(tx.snapshots.get(task.team_id, snapshot), snapshot)
+
+        await self._store.read(read)
+        return rehearsed(task, self._settings.agent(task.agent).traits)
+
+    async def cancel(self, principal: Principal, task_id: str) -> TaskRecord:
+        """Its agent is asked to end, then made to. One that is over stays as it is."""
+        principal.require(Scope.TASKS_WRITE)
+
+        def write(tx: Transaction) -> TaskRecord:
+            now = self._clock.wall()
+            task = found(tx, principal.team_id, task_id)
+            if task.state.is_final or task.is_cancelled:
+                return task
+            after = {"cancelling": True}
+            change = {"before": standing(task), "after": after}
+            tx.audit.append([entry(principal, task, "task.cancel", now, **change)])
+            tx.events.append([note(task, EventKind.TASK_CANCELLING, now, {"by": principal.actor})])
+            task = replace(task, is_cancelled=True, changed_at=now)
+            if task.state is TaskState.PENDING and (task.lease.until < now or not task.lease.owner):
+                task = moved(task, TaskState.CANCELLED, now, reason=Reason.CANCELLED)
+                task_mail.give_up(tx, task.id, "its task was cancelled", now)
+                tx.events.append([state_event(task, now, principal.actor)])
+            return tx.tasks.replace(task)
+
+        return await self._store.write(write)
+
+    async def send(
+        self, principal: Principal, task_id: str, text: str, mode: Mode, *, key: str = ""
+    ) -> Message:
+        """To its agent, which has it as soon as the mode says; the receipt tells how far it is."""
+        principal.require(Scope.TASKS_WRITE)
+        check_text(text)
+
+        def write(tx: Transaction) -> tuple[str, Message]:
+            now = self._clock.wall()
+            task = found(tx, principal.team_id, task_id)
+            self._check_hears(task, mode)
+            if len(task_mail.waiting(tx, task.id)) >= MOST_QUEUED:
+                raise Conflict(
+                    f"{MOST_QUEUED} messages wait for the agent of task {task.id}",
+                    remediation="wait until it has read some of them",
+                )
+            sent = Message(
+                id=new_id(MESSAGE_PREFIX),
+                team_id=task.team_id,
+                task_id=task.id,
+                text=text,
+                mode=mode,
+                actor=principal.actor,
+                queued_at=now,
+            )
+            tx.messages.add(sent)
+            tx.events.append([message_event(task.id, sent, now)])
+            detail = {"message": sent.id, "mode": mode}
+            tx.audit.append([entry(principal, task, "task.message", now, **detail)])
+            return sent.id, sent
+
+        request = Repeatable(principal, key, f"message {task_id}", (text, mode))
+        return await self._once.write(request, write, Message, stands=lambda _tx, _sent: True)
+
+    async def diff(self, principal: Principal, task_id: str) -> tuple[bytes, bool]:
+        """What its agent changed, and whether that is not all of it."""
+        task = await self.get(principal, task_id)
+        if task.result is None or not task.result.commit:
+            why = task.result.unseen if task.result else f"it is {task.state}"
+            raise Conflict(
+                f"what task {task.id} changed is not known: {why}",
+                remediation="ask when it is over, or look into its sandbox",
+            )
+        async with self._workspaces.tree(acting(task, principal)) as tree:
+            text, is_cut = await tree.diff()
+        if not is_cut:
+            await self._note_extracted(task)
+        return text, is_cut
+
+    async def _note_extracted(self, task: TaskRecord) -> None:
+        """What it made is elsewhere too, so its sandbox may go."""
+
+        def write(tx: Transaction) -> None:
+            current = tx.tasks.get(task.team_id, task.id)
+            if current is not None and not current.is_extracted:
+                tx.tasks.replace(replace(current, is_extracted=True))
+
+        if not task.is_extracted:
+            await self._store.write(write)
+
+    async def hold(self, sandbox: SandboxRecord) -> str:
+        """What would be lost with the sandbox, in words (L6)."""
+        wanted, page = TaskFilter(sandbox_id=sandbox.id), Page(_LOOKED_AT)
+        listed = await self._store.read(lambda tx: tx.tasks.list(sandbox.team_id, wanted, page))
+        for task in listed:
+            if not task.state.is_final:
+                return f"task {task.id} is {task.state} in it"
+            if task.holds_work:
+                files = task.result.files if task.result is not None else ()
+                count = f"{len(files)} files" if files else "what may be left of the files"
+                return f"{count} that task {task.id} changed"
+        return ""
+
+    async def revert(self, principal: Principal, task_id: str) -> TaskRecord:
+        """The workspace is as it was before its agent began; what there was until now is kept."""
+        principal.require(Scope.TASKS_WRITE)
+        task = await self.get(principal, task_id)
+        if not task.state.is_final or not task.checkpoint:
+            why = "it has no checkpoint" if task.state.is_final else f"it is {task.state}"
+            raise Conflict(
+                f"task {task.id} cannot be reverted: {why}",
+                remediation="wait for its end, or cancel it first",
+            )
+        await self.check_idle(task)
+        async with self._workspaces.tree(acting(task, principal)) as tree:
+            kept = await tree.revert()
+
+        def write(tx: Transaction) -> TaskRecord:
+            now, detail = self._clock.wall(), {"kept": kept}
+            change = {"before": {"commit": kept}, "after": {"commit": task.checkpoint}}
+            tx.audit.append([entry(principal, task, "task.revert", now, **detail, **change)])
+            tx.events.append([note(task, EventKind.TASK_REVERTED, now, detail)])
+            current = found(tx, principal.team_id, task.id)
+            return tx.tasks.replace(replace(current, is_extracted=True))
+
+        return await self._store.write(write)
+
+    async def check_idle(self, task: TaskRecord, sandbox_id: str = "") -> None:
+        """Nobody's files change while somebody works on them."""
+        now, wanted = self._clock.wall(), sandbox_id or task.sandbox_id
+        if wanted in await self._store.read(lambda tx: tx.tasks.busy(now)):
+            raise Conflict(
+                f"another task is at work in sandbox {wanted}, which task {task.id} would change",
+                remediation="wait for its end, or cancel it",
+            )
+
+    async def _planned(self, principal: Principal, submitted: Submission) -> TaskRecord:
+        wish, conversation = checked(submitted.wish), Conversation()
+        self._guardian.policy().of_task(wish.guardian, wish.scope)
+        if wish.follows:
+            wish, conversation = await self._following(principal, wish)
+        sandbox = await self._named_sandbox(principal, wish)
+        await self._settings.check(principal, wish, sandbox)
+        provider = sandbox.provider if sandbox else wish.workspace.provider
+        used = sandbox.id if sandbox and wish.workspace.sandbox else ""
+        if sandbox is not None:  # its name may change
+            fork = "" if used else sandbox.id
+            wish = replace(wish, workspace=replace(wish.workspace, sandbox=used, fork=fork))
+        able = self._providers.get(provider).capabilities
+        if wish.workspace.fork and not able.fork:
+            raise Unsupported(
+                f"provider {provider} cannot fork sandboxes",
+                remediation="let the task work in the sandbox itself, or in one of a template",
+            )
+        now = self._clock.wall()
+        return TaskRecord(
+            id=new_id(TASK_PREFIX),
+            team_id=principal.team_id,
+            name=check_name(submitted.name) if submitted.name else names.invent(),
+            wish=wish,
+            created_at=now,
+            changed_at=now,
+            sandbox_id=used,
+            provider=provider or self._providers.default,
+            batch=submitted.batch,
+            attempt_of=submitted.attempt_of,
+            conversation=conversation,
+            actor=principal.actor,
+            role=principal.role,
+            scopes=tuple(sorted(principal.scopes)),
+        )
+
+    async def _following(
+        self, principal: Principal, wish: TaskWish
+    ) -> tuple[TaskWish, Conversation]:
+        """With the same agent and its session; where it worked, unless another place is named."""
+        before = await self.get(principal, wish.follows)
+        agent = self._settings.agent(before.agent)
+        if wish.agent not in ("", before.agent) or not agent.traits.resumes:
+            raise InvalidRequest(
+                f"a session of {before.agent} cannot be gone on with by {wish.agent}",
+                remediation="leave `agent` out, or begin a task of its own",
+            )
+        if not before.conversation.own_session:
+            raise Conflict(
+                f"task {before.id} has no session to go on with: it is {before.state}",
+                remediation="wait until its agent has begun, or begin a task of its own",
+            )
+        place = wish.workspace
+        if not (place.sandbox or place.fork or place.snapshot):
+            if place.template or place.app or place.egress or place.resources:
+                raise InvalidRequest(
+                    f"a task that follows {before.id} works where that one worked, as it is",
+                    remediation="leave out template, app, egress and resources, or name a sandbox "
+                    "to fork or a snapshot that holds the session",
+                )
+            place = replace(place, sandbox=before.sandbox_id)
+        place = replace(place, directory=place.directory or before.directory)
+        model = wish.model or before.wish.model
+        wish = replace(wish, agent=before.agent, model=model, workspace=place)
+        return wish, Conversation(session=before.conversation.own_session)
+
+    async def _named_sandbox(self, principal: Principal, wish: TaskWish) -> SandboxRecord | None:
+        name = wish.workspace.sandbox or wish.workspace.fork
+        if not name:
+            return None
+        return alive(await self._changes.find(principal.team_id, name))
+
+    def _check_after(self, tx: Transaction, task: TaskRecord) -> None:
+        for each in task.wish.after:
+            found(tx, task.team_id, each)
+
+    def _check_hears(self, task: TaskRecord, mode: Mode) -> None:
+        traits = self._settings.agent(task.at_work).traits
+        if mode not in traits.modes:
+            known = ", ".join(sorted(traits.modes)) or "none: it takes no messages while it works"
+            raise InvalidRequest(
+                f"{task.at_work} cannot be sent a message in the mode {mode}",
+                remediation=f"modes that it has: {known}",
+            )
+        if task.state not in _LISTENS or task.is_cancelled:
+            raise Conflict(
+                f"task {task.id} is {task.state}, and its agent hears nothing more",
+                remediation="send a follow-up: a task that follows this one",
+            )
+
+
+def _in_order(records: Sequence[TaskRecord]) -> list[TaskRecord]:
+    """Ids of the same millisecond are in no order; those of a batch are in that of the batch."""
+    ids = sorted(each.id for each in records)
+    return [replace(each, id=own) for each, own in zip(records, ids, strict=True)]
+
+
+def _stand(tx: Transaction, principal: Principal, made: "Sequence[TaskRecord]") -> bool:
+    return all(tx.tasks.get(principal.team_id, each.id) is not None for each in made)
+
+
+def acting(task: TaskRecord, principal: Principal) -> TaskRecord:
+    """As if whoever asks had made it: they look with their own rights."""
+    scopes = tuple(sorted(principal.scopes))
+    return replace(task, actor=principal.actor, role=principal.role, scopes=scopes)

@@ -1,0 +1,137 @@
+"""What goes on in the background, made of the parts that all services are made of."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Protocol
+
+from paddock.adapters.host_memory import host_memory
+from paddock.interfaces.api.metrics import Metrics
+from paddock.ports.clock import SystemClock
+from paddock.ports.store import Store
+from paddock.services.activity import Activity
+from paddock.services.changes import Changes
+from paddock.services.egress import Egress
+from paddock.services.egress_asks import EgressAsks
+from paddock.services.egress_log import EgressLog
+from paddock.services.guests import Guests
+from paddock.services.housekeeping import Housekeeping
+from paddock.services.keeping import AutomaticSnapshots
+from paddock.services.making import Making
+from paddock.services.pools import Pools
+from paddock.services.pressure import Pressure
+from paddock.services.providers import Providers
+from paddock.services.reaper import Reaper
+from paddock.services.reconciler import Reconciler
+from paddock.services.sandboxes import Sandboxes
+from paddock.services.snapshots import Snapshots
+from paddock.services.task_waking import TaskWaking
+from paddock.services.task_workers import TaskWorkers
+from paddock.services.volumes import Volumes
+from paddock.wiring.tasks import TaskParts
+
+_ON_THIS_HOST = frozenset({"local", "docker", "reference"})
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Each goes on until it is cancelled."""
+
+    reaper: Reaper
+    reconciler: Reconciler
+    pressure: Pressure
+    housekeeping: Housekeeping
+    egress_log: EgressLog
+    egress_asks: EgressAsks
+    task_workers: TaskWorkers
+    task_waking: TaskWaking
+
+    def begin(self, group: asyncio.TaskGroup) -> None:
+        for name in self.__slots__:
+            group.create_task(getattr(self, name).run(), name=name)
+
+
+class Parts(Protocol):
+    """What they are made of."""
+
+    store: Store
+    clock: SystemClock
+    installation: str
+    metrics: Metrics
+    providers: Providers
+    activity: Activity
+    changes: Changes
+    guests: Guests
+    making: Making
+    sandboxes: Sandboxes
+    snapshots: Snapshots
+    automatic: AutomaticSnapshots
+    pools: Pools
+    volumes: Volumes
+
+    @property
+    def task_parts(self) -> TaskParts: ...
+    @property
+    def egress(self) -> Egress: ...
+    @property
+    def egress_asks(self) -> EgressAsks: ...
+
+
+def rounds_of(parts: Parts, reap_every_s: float) -> Rounds:
+    pressure = _pressure(parts)
+    pressure.told.append(parts.pools.under_pressure)
+    parts.metrics.pools = parts.pools.states
+    housekeeping = Housekeeping(
+        parts.store,
+        parts.clock,
+        parts.automatic,
+        volumes=parts.volumes,
+        cleaning=parts.task_parts.care.cleaning,
+    )
+    egress_log = EgressLog(parts.store, parts.clock, parts.egress, parts.providers.flows)
+    reaper = Reaper(
+        parts.store,
+        parts.clock,
+        parts.providers,
+        changes=parts.changes,
+        sandboxes=parts.sandboxes,
+        guests=parts.guests,
+        activity=parts.activity,
+        every_s=reap_every_s,
+    )
+    reconciler = _reconciler(parts)
+    return Rounds(
+        reaper,
+        reconciler,
+        pressure,
+        housekeeping,
+        egress_log,
+        parts.egress_asks,
+        parts.task_parts.workers,
+        parts.task_parts.waking,
+    )
+
+
+def _reconciler(parts: Parts) -> Reconciler:
+    return Reconciler(
+        parts.store,
+        parts.clock,
+        parts.providers,
+        changes=parts.changes,
+        making=parts.making,
+        sandboxes=parts.sandboxes,
+        snapshots=parts.snapshots,
+        installation=parts.installation,
+    )
+
+
+def _pressure(parts: Parts) -> Pressure:
+    return Pressure(
+        parts.store,
+        parts.clock,
+        host_memory,
+        changes=parts.changes,
+        sandboxes=parts.sandboxes,
+        providers=parts.providers,
+        activity=parts.activity,
+        here=_ON_THIS_HOST,
+    )

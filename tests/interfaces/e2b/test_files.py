@@ -1,0 +1,138 @@
+"""Files by the unmodified SDK."""
+
+import hashlib
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+from e2b import FileNotFoundException, FilesystemEventType, FileType, InvalidArgumentException
+from e2b.sandbox.filesystem.filesystem import WriteEntry
+
+pytestmark = [pytest.mark.timeout(60)]
+
+
+def fetch(url: str, data: bytes | None = None, **headers: str) -> tuple[int, bytes]:
+    request = urllib.request.Request(url, data, headers)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def test_text_bytes_and_streams_come_back_as_they_were(box):
+    box.files.write("hello.txt", "grüße")
+    assert box.files.read("hello.txt") == "grüße"
+    assert box.files.read("/home/user/hello.txt", format="bytes") == "grüße".encode()
+    data = os.urandom(3 << 20)
+    box.files.write("data.bin", data)
+    pieces = b"".join(box.files.read("data.bin", format="stream"))
+    assert hashlib.sha256(pieces).digest() == hashlib.sha256(data).digest()
+
+
+def test_a_large_file_passes_without_being_held(box, tmp_path, live):
+    size = 192 << 20
+    place = tmp_path / "large"
+    with place.open("wb") as file:
+        file.truncate(size)
+    with place.open("rb") as file:
+        box.files.write("large.bin", file, request_timeout=60)
+    assert box.files.get_info("large.bin").size == size
+    seen = 0
+    for piece in box.files.read("large.bin", format="stream", request_timeout=60):
+        seen += len(piece)
+    assert seen == size
+    box.files.remove("large.bin")
+
+
+def test_several_files_in_one_request(box):
+    made = box.files.write_files(
+        [WriteEntry(path="many/a.txt", data="a"), WriteEntry(path="many/b.txt", data=b"b")]
+    )
+    assert [each.path for each in made] == ["/home/user/many/a.txt", "/home/user/many/b.txt"]
+    assert [box.files.read(each.path) for each in made] == ["a", "b"]
+
+
+def test_directories_are_made_listed_moved_and_removed(box):
+    assert box.files.make_dir("d/e") is True
+    assert box.files.make_dir("d/e") is False
+    box.files.write("d/e/f.txt", "x")
+    assert [each.name for each in box.files.list("d")] == ["e"]
+    assert [each.path for each in box.files.list("d", depth=2)][-1] == "/home/user/d/e/f.txt"
+    assert box.files.rename("d/e/f.txt", "d/g.txt").path == "/home/user/d/g.txt"
+    assert not box.files.exists("d/e/f.txt")
+    info = box.files.get_info("d/g.txt")
+    assert (info.type, info.size, info.owner, info.permissions) == (
+        FileType.FILE,
+        1,
+        "user",
+        "-rw-r--r--",
+    )
+    box.files.remove("d")
+    assert not box.files.exists("d")
+
+
+def test_what_is_not_there_has_its_own_exception(box):
+    with pytest.raises(FileNotFoundException):
+        box.files.read("nothing.txt")
+    with pytest.raises(FileNotFoundException):
+        box.files.list("/nowhere")
+    with pytest.raises(InvalidArgumentException):
+        box.files.list("/etc/hostname")
+
+
+def test_another_user_writes_where_that_one_may(box):
+    box.files.write("/root/secret.txt", "s", user="root")
+    assert box.files.read("/root/secret.txt", user="root") == "s"
+    assert box.files.get_info("/root/secret.txt", user="root").owner == "root"
+
+
+def test_changes_of_a_directory_are_told(box):
+    box.files.make_dir("watched")
+    handle = box.files.watch_dir("watched", recursive=True)
+    box.files.write("watched/new.txt", "x")
+    box.files.make_dir("watched/sub")
+    time.sleep(0.05)
+    box.files.write("watched/sub/deep.txt", "x")
+    box.files.remove("watched/new.txt")
+    events = handle.get_new_events()
+    kinds = [(each.name, each.type) for each in events]
+    assert kinds[:3] == [
+        ("new.txt", FilesystemEventType.CREATE),
+        ("new.txt", FilesystemEventType.CHMOD),
+        ("new.txt", FilesystemEventType.WRITE),
+    ]
+    assert ("sub/deep.txt", FilesystemEventType.WRITE) in kinds
+    assert ("new.txt", FilesystemEventType.REMOVE) in kinds
+    handle.stop()
+
+
+def test_signed_addresses_read_and_write_without_a_key(box):
+    box.files.write("signed.txt", "by address")
+    url = box.download_url("signed.txt", use_signature_expiration=60)
+    assert fetch(url) == (200, b"by address")
+    assert fetch(url.replace("signed.txt", "other.txt"))[0] == 401
+    late = box.download_url("signed.txt", use_signature_expiration=-10)
+    assert fetch(late) == (401, b'{"message": "signature is already expired", "code": 401}')
+    upload = box.upload_url("up.txt", use_signature_expiration=60)
+    status, _ = fetch(upload, b"uploaded", **{"Content-Type": "application/octet-stream"})
+    assert status == 200
+    assert box.files.read("up.txt") == "uploaded"
+    assert fetch(f"{box.envd_api_url}/files?path=signed.txt&signature=v1_wrong")[0] == 401
+
+
+@pytest.mark.parametrize("name", ["path", "p%61th"])
+def test_a_signature_opens_nothing_beside_what_it_was_made_for(box, name):
+    box.files.write("report.txt", "for everyone")
+    box.files.write("private.txt", "for nobody", user="root")
+    path, query = box.download_url("report.txt", user="user").split("?")
+    status, said = fetch(f"{path}?{name}=/root/private.txt&username=root&{query}")
+    assert (status, json.loads(said)["code"]) == (400, 400)
+    assert b"more than once" in said
+    path, query = box.upload_url("report.txt", user="user").split("?")
+    kind = {"Content-Type": "application/octet-stream"}
+    assert fetch(f"{path}?{name}=/root/private.txt&{query}", b"taken", **kind)[0] == 400
+    assert box.files.read("private.txt", user="root") == "for nobody"

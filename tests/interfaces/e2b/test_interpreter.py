@@ -1,0 +1,223 @@
+"""The unmodified code interpreter SDK: contexts, streams, rich results, three languages."""
+
+import base64
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+from e2b import NotFoundException, TimeoutException
+from e2b_code_interpreter import Sandbox
+
+from tests.interfaces.e2b.conftest import Live
+from tests.interfaces.e2b.javascript import installed, node
+
+pytestmark = [pytest.mark.timeout(900)]
+# The first run on a machine builds the template.
+
+
+class Patient(Sandbox):
+    """The SDK's own, but no test waits five minutes for what hangs."""
+
+    def run_code(self, *words, **options):
+        return super().run_code(*words, **{"timeout": 30, **options})
+
+
+@pytest.fixture(scope="module")
+def box(live: Live, interpreter: None):
+    made = Patient.create(timeout=300, **live.options)
+    yield made
+    made.kill()
+
+
+def test_a_cell_has_a_result_and_remembers(box):
+    assert box.run_code("x = 41\nx + 1").text == "42"
+    done = box.run_code("print('out'); import sys; print('err', file=sys.stderr); x")
+    assert (done.text, done.logs.stdout, done.logs.stderr) == ("41", ["out\n"], ["err\n"])
+    assert done.execution_count == 2
+
+
+def test_output_is_heard_as_it_comes(box):
+    heard = []
+    box.run_code(
+        "import time\nfor n in range(3): print(n, flush=True); time.sleep(0.3)",
+        on_stdout=lambda said: heard.append((said.line, time.monotonic())),
+    )
+    assert "".join(line for line, _ in heard) == "0\n1\n2\n"
+    assert heard[-1][1] - heard[0][1] > 0.4
+
+
+def test_an_error_has_a_name_and_a_traceback(box):
+    done = box.run_code("def f(): return 1 / 0\nf()")
+    assert (done.error.name, done.error.value) == ("ZeroDivisionError", "division by zero")
+    assert "def f(): return 1 / 0" in done.error.traceback.replace("\x1b", "") or (
+        "ZeroDivisionError" in done.error.traceback
+    )
+    assert box.run_code("'still here'").text == "'still here'"
+
+
+def test_results_are_rich(box):
+    done = box.run_code(
+        "from IPython.display import display, HTML, JSON, Markdown\n"
+        "display(HTML('<b>bold</b>')); display(JSON({'a': 1})); display(Markdown('# t'))"
+    )
+    assert done.results[0].html == "<b>bold</b>"
+    assert done.results[1].json == {"a": 1}
+    assert done.results[2].markdown == "# t"
+
+
+def test_a_plot_is_a_picture_and_a_frame_a_table(box):
+    done = box.run_code("import matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.show()")
+    pictures = [each.png for each in done.results if each.png]
+    assert base64.b64decode(pictures[0]).startswith(b"\x89PNG")
+    frame = box.run_code("import pandas as pd\npd.DataFrame({'a': [1, 2]})").results[0]
+    assert "<table" in frame.html
+
+
+CHARTS = {
+    "line": "ax.plot([1, 2], [3, 4.5], label='grows'); ax.set(xlabel='time (s)', title='t')",
+    "scatter": "ax.scatter([1, 2], [3, 4], label='dots')",
+    "bar": "ax.bar(['a', 'b'], [1, 2], label='both')",
+    "pie": "ax.pie([1, 3], labels=['a', 'b'])",
+    "box_and_whisker": "ax.boxplot([[1, 2, 3, 4, 50]])",
+}
+
+
+@pytest.mark.parametrize("kind", CHARTS)
+def test_a_chart_is_also_what_is_in_it(box, kind):
+    code = f"import matplotlib.pyplot as plt\nfig, ax = plt.subplots()\n{CHARTS[kind]}\nplt.show()"
+    (shown,) = [each for each in box.run_code(code).results if each.png]
+    chart = shown.chart
+    assert chart.type.value == kind
+    (first, *rest) = chart.elements
+    if kind == "line":
+        assert (chart.title, chart.x_label, chart.x_unit) == ("t", "time (s)", "s")
+        assert (first.label, first.points) == ("grows", [(1, 3), (2, 4.5)])
+        assert chart.x_scale.value == "linear"
+        assert len(chart.x_ticks) == len(chart.x_tick_labels)
+    elif kind == "scatter":
+        assert (first.label, first.points) == ("dots", [(1, 3), (2, 4)])
+    elif kind == "bar":
+        bars = [(each.label, each.value, each.group) for each in (first, *rest)]
+        assert bars == [("a", 1, "both"), ("b", 2, "both")]
+    elif kind == "pie":
+        assert [(each.label, round(each.angle)) for each in (first, *rest)] == [
+            ("a", 90),
+            ("b", 270),
+        ]
+    else:
+        assert (first.first_quartile, first.median, first.third_quartile) == (2, 3, 4)
+        assert (first.min, first.max, first.outliers) == (1, 4, [50])
+
+
+def test_several_axes_dates_and_names(box):
+    done = box.run_code(
+        "import matplotlib.pyplot as plt, datetime\n"
+        "fig, (one, two) = plt.subplots(1, 2); fig.suptitle('both')\n"
+        "days = [datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)]\n"
+        "one.plot(days, [1, 2]); two.plot(['x', 'y'], [1, 2]); plt.show()"
+    )
+    chart = next(each.chart for each in done.results if each.png)
+    assert (chart.type.value, chart.title) == ("superchart", "both")
+    dated, named = chart.elements
+    assert (dated.x_scale.value, named.x_scale.value) == ("datetime", "categorical")
+    assert dated.elements[0].points[0][0].startswith("2024-01-01")
+    assert [x for x, _ in named.elements[0].points] == ["x", "y"]
+
+
+def test_a_frame_is_also_its_columns(box):
+    code = (
+        "import pandas as pd\n"
+        "pd.DataFrame({'a': [1, 2], 'b': ['x', None], 'c': pd.to_datetime(['2024-01-01'] * 2)})"
+    )
+    shown = box.run_code(code).results[0]
+    assert shown.data["a"] == [1, 2]
+    assert shown.data["b"] == ["x", None]
+    assert shown.data["c"][0].startswith("2024-01-01T00:00")
+    assert "<table" in shown.html
+    assert box.run_code("[name for name in dir() if 'chart' in name.lower()]").text == "[]"
+
+
+def test_contexts_are_apart_and_can_be_restarted_and_removed(box):
+    context = box.create_code_context(cwd="/tmp", language="python")
+    box.run_code("where = 'inside'", context=context)
+    assert box.run_code("import os; os.getcwd()", context=context).text == "'/tmp'"
+    assert box.run_code("where").error.name == "NameError"
+    assert context.id in {each.id for each in box.list_code_contexts()}
+    box.restart_code_context(context)
+    assert box.run_code("where", context=context).error.name == "NameError"
+    box.remove_code_context(context)
+    with pytest.raises(NotFoundException):
+        box.run_code("1", context=context)
+
+
+def test_other_languages(box):
+    assert box.run_code("const a = 40; a + 2", language="javascript").text == "42"
+    done = box.run_code("console.log('said', await Promise.resolve(a)); ({b: [1]})", language="js")
+    assert done.logs.stdout == ["said 40\n"]
+    assert done.results[0].json == {"b": [1]}
+    assert (
+        box.run_code("throw new TypeError('no')", language="javascript").error.name == "TypeError"
+    )
+    assert box.run_code("v=kept; cd /etc", language="bash").error is None
+    assert "".join(box.run_code("echo $v; pwd", language="bash").logs.stdout) == "kept\n/etc\n"
+    failed = box.run_code("ls /nowhere", language="bash")
+    assert failed.error.value == "exit status 2"
+    assert "No such file" in "".join(failed.logs.stderr)
+    with pytest.raises(Exception, match="no kernel for cobol"):
+        box.run_code("x", language="cobol")
+
+
+def test_variables_are_for_one_cell(box):
+    for language, code in (
+        ("python", "import os; print(os.environ.get('V'))"),
+        ("bash", "echo ${V-None}"),
+        ("javascript", "console.log(process.env.V || 'None')"),
+    ):
+        done = box.run_code(code, language=language, envs={"V": "1"})
+        assert done.logs.stdout == ["1\n"], language
+        assert box.run_code(code, language=language).logs.stdout == ["None\n"], language
+
+
+def test_a_cell_that_takes_too_long_is_interrupted(box):
+    with pytest.raises(TimeoutException):
+        box.run_code("import time; time.sleep(60)", timeout=1)
+    began = time.monotonic()
+    assert box.run_code("'free'").text == "'free'"
+    assert time.monotonic() - began < 25
+
+
+def test_a_kernel_that_dies_is_started_anew(box):
+    context = box.create_code_context()
+    done = box.run_code("import os; os._exit(1)", context=context)
+    assert done.error.name == "KernelDied"
+    assert box.run_code("1 + 1", context=context).text == "2"
+    box.remove_code_context(context)
+
+
+def test_nobody_runs_code_without_the_token(box, live):
+    request = urllib.request.Request(
+        f"{live.url}/execute",
+        b'{"code": "1"}',
+        {"E2b-Sandbox-Id": box.sandbox_id, "E2b-Sandbox-Port": "49999"},
+    )
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(request, timeout=10)
+
+
+def test_it_survives_a_pause_with_all_its_variables(box):
+    box.run_code("before = 'the pause'")
+    box.pause()
+    box.connect(timeout=120)
+    assert box.run_code("before").text == "'the pause'"
+
+
+def test_the_javascript_sdk_runs_code(live, need, interpreter):
+    done = node(
+        installed(need),
+        "interpreter.mjs",
+        E2B_API_KEY=live.key,
+        E2B_API_URL=live.url,
+        E2B_SANDBOX_URL=live.url,
+    )
+    assert done.returncode == 0, done.stderr.decode()

@@ -1,0 +1,122 @@
+"""Templates that are built from code, by the unmodified SDK."""
+
+import time
+
+import pytest
+from e2b import BuildException, Template, wait_for_port
+
+pytestmark = [pytest.mark.timeout(90)]
+
+
+@pytest.fixture(scope="module")
+def name():
+    return f"app-{time.time_ns()}"
+
+
+@pytest.fixture(scope="module")
+def built(e2b, name, tmp_path_factory):
+    context = tmp_path_factory.mktemp("context")
+    (context / "app").mkdir()
+    (context / "app" / "page.html").write_text("built")
+    (context / "one.txt").write_text("one")
+    logs = []
+    template = (
+        Template(file_context_path=str(context))
+        .from_base_image()
+        .set_envs({"GREETING": "hello"})
+        .copy("app", "/srv/app")
+        .copy("one.txt", "two.txt", mode=0o600)
+        .run_cmd("echo said; echo made > ~/made.txt")
+        .run_cmd("mkdir /opt/rooted", user="root")
+        .set_workdir("/srv/app")
+        .set_start_cmd("python3 -m http.server 8123", wait_for_port(8123))
+    )
+    info = e2b.Template.build(template, name, cpu_count=1, memory_mb=512, on_build_logs=logs.append)
+    return info, logs
+
+
+def test_a_sandbox_begins_where_the_build_ended(e2b, built, name):
+    box = e2b.Sandbox.create(name, timeout=60)
+    try:
+        assert box.files.read("/srv/app/page.html") == "built"
+        assert box.files.read("/home/user/made.txt") == "made\n"
+        assert box.commands.run("cat ~/two.txt; stat -c %a ~/two.txt").stdout == "one600\n"
+        assert box.commands.run("echo $GREETING; pwd; ls -d /opt/rooted").stdout == (
+            "hello\n/srv/app\n/opt/rooted\n"
+        )
+        assert box.commands.run("curl -s http://localhost:8123/page.html").stdout == "built"
+        info = box.get_info()
+        assert (info.template_id, info.memory_mb) == (name, 512)
+    finally:
+        box.kill()
+
+
+def test_logs_are_told_as_they_come(built):
+    _, logs = built
+    said = [entry.message for entry in logs]
+    assert "said" in said
+    assert any("RUN echo said" in line for line in said)
+
+
+def test_names_and_tags_are_found_given_and_taken_away(e2b, built, name):
+    assert e2b.Template.exists(name) is True
+    assert e2b.Template.exists("never-built") is False
+    assert e2b.Template.assign_tags(f"{name}:default", ["v1", "stable"]).tags == ["v1", "stable"]
+    assert {each.tag for each in e2b.Template.get_tags(name)} == {"default", "v1", "stable"}
+    box = e2b.Sandbox.create(f"{name}:v1", timeout=60)
+    box.kill()
+    e2b.Template.remove_tags(name, ["v1"])
+    with pytest.raises(Exception, match="404"):
+        e2b.Sandbox.create(f"{name}:v1", timeout=60)
+    with pytest.raises(Exception, match="no tag"):
+        e2b.Template.assign_tags(f"{name}:default", ["not a tag!"])
+
+
+def test_a_template_is_built_on_another(e2b, built, name):
+    template = Template().from_template(name).run_cmd("echo more > /srv/app/more.txt", user="root")
+    e2b.Template.build(template, f"{name}-more")
+    box = e2b.Sandbox.create(f"{name}-more", timeout=60)
+    try:
+        assert box.files.read("/srv/app/more.txt") == "more\n"
+        assert box.commands.run("echo $GREETING; pwd").stdout == "hello\n/srv/app\n"
+    finally:
+        box.kill()
+
+
+def test_a_step_that_fails_is_named(e2b):
+    template = Template().from_base_image().run_cmd("true").run_cmd("echo why; exit 7")
+    logs = []
+    with pytest.raises(
+        BuildException, match=r"failed to run command 'echo why; exit 7': exit status 7"
+    ):
+        e2b.Template.build(template, "fails", on_build_logs=logs.append)
+    assert "why" in [entry.message for entry in logs]
+    with pytest.raises(BuildException, match="invalid username: 'nobody-here'"):
+        e2b.Template.build(Template().from_base_image().run_cmd("id", user="nobody-here"), "fails")
+
+
+def test_another_team_has_none_of_it(live, built, name):
+    other = live.client(api_key=live.do(live.plane.team(f"tpl-{time.time_ns()}")).token)
+    assert other.Template.exists(name) is False
+    with pytest.raises(Exception, match="404"):
+        other.Sandbox.create(name, timeout=60)
+
+
+def test_a_build_goes_on_behind_and_is_asked_about(e2b):
+    name = f"behind-{time.time_ns()}"
+    template = Template().from_dockerfile(
+        "FROM e2bdev/base\nENV SEASON=autumn\nRUN echo made > /home/user/made\nWORKDIR /home/user\n"
+    )
+    info = e2b.Template.build_in_background(template.skip_cache(), name)
+    deadline = time.monotonic() + 60
+    while (status := e2b.Template.get_build_status(info)).status.value in ("waiting", "building"):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert status.status.value == "ready", status
+    assert e2b.Template.exists(name)
+    assert e2b.Template.alias_exists(name)
+    box = e2b.Sandbox.create(name, timeout=60)
+    try:
+        assert box.commands.run("cat made; echo $SEASON").stdout == "made\nautumn\n"
+    finally:
+        box.kill()

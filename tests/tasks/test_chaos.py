@@ -1,0 +1,189 @@
+"""Twenty tasks at once, while everything that can die does."""
+
+import asyncio
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+
+from paddock.adapters.providers.local.config import LocalConfig
+from paddock.adapters.providers.local.provider import LocalProvider
+from paddock.testing.agent import prompt_of
+from tests.tasks.conftest import OWN
+from tests.wiring_server import Server, provider_refs, server
+
+TASKS = 20
+KILLS = 20
+STEPS = 12
+
+
+def work(number: int) -> str:
+    steps: list[dict] = [{"say": f"task {number} begins"}]
+    for step in range(STEPS):
+        if step == STEPS - 2:  # not before everything has died that shall
+            steps.append({"run": "until [ -e finish ]; do sleep 1; done"})
+        steps += [{"append": ["log", f"{step}\n"]}, {"sleep": 1.0}, {"say": f"step {step}"}]
+    return prompt_of(*steps, {"say": "all of it"})
+
+
+async def insist(made: Server, method: str, path: str, body=None, **more) -> dict:
+    """Until somebody answers: the server may be dead at any moment."""
+    async with asyncio.timeout(120):
+        while True:
+            try:
+                answer = await made.admin.call(method, path, body, within_s=20, **more)
+            except (aiohttp.ClientError, TimeoutError, OSError):
+                await asyncio.sleep(0.1)
+                continue
+            if answer.status < 500:
+                assert answer.status < 300, answer.body
+                return answer.body
+            await asyncio.sleep(0.1)
+
+
+async def kill_a_guest(made: Server, tasks: list[dict]) -> int:
+    """Of a sandbox in which an agent works; 0 when there is none."""
+    for task in tasks:
+        now = await insist(made, "GET", f"/v1/tasks/{task['id']}")
+        if now["state"] == "running":
+            async with at_provider(made) as provider:
+                async for found in provider.find({"paddock.sandbox": now["sandbox_id"]}):
+                    record = provider._life.records.read(found.ref.id)
+                    os.kill(record.machine.guest.pid, signal.SIGKILL)
+                    return record.machine.guest.pid
+    return 0
+
+
+@asynccontextmanager
+async def at_provider(made: Server) -> AsyncIterator[LocalProvider]:
+    """As somebody would who knows nothing of Paddock's records."""
+    provider = await LocalProvider.open(LocalConfig(data_dir=made.data))
+    try:
+        yield provider
+    finally:
+        await provider.aclose()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.proves("T4", "H5", "R2")
+async def test_tasks_survive_everything_that_dies_around_them():
+    chance = random.Random(5)
+    settings = {
+        "agents__own": OWN,
+        "tasks__at_once_per_team": "20",
+        "tasks__health__restart_cooldown_s": "0",
+        "tasks__health__restarts_per_hour": "20",
+    }
+    async with server(**settings) as made:
+        tasks = [
+            await insist(
+                made,
+                "POST",
+                "/v1/tasks",
+                {"prompt": work(number), "agent": "scripted"},
+                headers={"Idempotency-Key": f"chaos-{number}"},
+            )
+            for number in range(TASKS)
+        ]
+        messages = {}
+        killed = 0
+        await one_that_runs(made, tasks)
+        for number in range(KILLS):
+            await asyncio.sleep(chance.uniform(0.0, 2.5))
+            await made.kill()
+            await made.start()
+            chosen = chance.choice(tasks)
+            now = await insist(made, "GET", f"/v1/tasks/{chosen['id']}")
+            if now["state"] == "running":
+                body = {"text": f"note {number}", "mode": "now"}
+                key = {"Idempotency-Key": f"note-{number}"}
+                path = f"/v1/tasks/{chosen['id']}/messages"
+                try:
+                    sent = await insist(made, "POST", path, body, headers=key)
+                except AssertionError:
+                    continue  # it ended just now
+                messages[sent["id"]] = chosen["id"]
+            if number >= 6 and not killed:
+                killed = await kill_a_guest(made, tasks)
+        lost = await one_that_runs(made, tasks)
+        destroyed = lost["id"]
+        await destroy(made, lost["sandbox_id"])
+        for task in tasks:
+            if task["id"] != destroyed:
+                await finish(made, task["id"])
+        ended = [await over(made, task["id"]) for task in tasks]
+        assert made.starts == KILLS + 1
+        for task in ended:
+            expected = "failed" if task["id"] == destroyed else "completed"
+            assert task["state"] == expected, (task["id"], task["state"], task["detail"])
+            if task["state"] == "completed":
+                await check_events(made, task)
+                await check_work(made, task)
+        lost = next(each for each in ended if each["id"] == destroyed)
+        assert lost["reason"] == "provider_lost", lost
+        for message, task_id in messages.items():
+            told = await insist(made, "GET", f"/v1/tasks/{task_id}/messages/{message}")
+            assert told["state"] == "seen" or task_id == destroyed, told
+        assert killed, "no guest was killed"
+        await made.stop()
+        assert len(await provider_refs(made.data)) == TASKS - 1, "an orphan, or one too few"
+
+
+async def one_that_runs(made: Server, tasks: list[dict]) -> dict:
+    async with asyncio.timeout(120):
+        while True:
+            for task in reversed(tasks):
+                now = await insist(made, "GET", f"/v1/tasks/{task['id']}")
+                if now["state"] == "running":
+                    return now
+            await asyncio.sleep(0.2)
+
+
+async def finish(made: Server, task_id: str) -> None:
+    async with asyncio.timeout(120):
+        while not (now := await insist(made, "GET", f"/v1/tasks/{task_id}"))["directory"]:
+            await asyncio.sleep(0.2)
+    path, where = f"/v1/sandboxes/{now['sandbox_id']}/exec", now["directory"]
+    await insist(made, "POST", path, {"cmd": ["touch", "finish"], "cwd": where})
+
+
+async def over(made: Server, task_id: str) -> dict:
+    async with asyncio.timeout(180):
+        while not (now := await insist(made, "GET", f"/v1/tasks/{task_id}"))["ended_at"]:
+            await asyncio.sleep(0.2)
+    return now
+
+
+async def destroy(made: Server, sandbox_id: str) -> None:
+    """As somebody would who knows nothing of Paddock: its machine is gone."""
+    async with at_provider(made) as provider:
+        async for found in provider.find({"paddock.sandbox": sandbox_id}):
+            await provider.destroy(found.ref)
+
+
+async def check_events(made: Server, task: dict) -> None:
+    """Each once, and in order."""
+    path = f"/v1/tasks/{task['id']}/events?format=ndjson&follow=false"
+    told = [each async for each in made.admin.lines("GET", path)]
+    assert [each["seq"] for each in told] == sorted({each["seq"] for each in told})
+    kinds = Counter(each["kind"] for each in told)
+    for state in ("pending", "creating", "running", "completing", "completed"):
+        assert kinds[f"task.{state}"] == 1, kinds
+    said = [each["data"]["text"] for each in told if each["kind"] == "agent.message"]
+    steps = [text for text in said if text.startswith("step ")]
+    assert steps == [f"step {n}" for n in range(STEPS)], steps
+    assert said[-1] == "all of it"
+
+
+async def check_work(made: Server, task: dict) -> None:
+    path = f"/v1/sandboxes/{task['sandbox_id']}/exec"
+    ran = await insist(made, "POST", path, {"cmd": ["cat", "log"], "cwd": task["directory"]})
+    lines = ran["stdout"].split()
+    # What a guest that died took with it may have been done, and is done again.
+    assert list(dict.fromkeys(lines)) == [str(n) for n in range(STEPS)], lines
+    assert len(lines) <= STEPS + 1

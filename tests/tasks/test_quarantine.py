@@ -1,0 +1,123 @@
+"""Sandboxes that are set aside: by somebody, and because what happens in them is odd."""
+
+import asyncio
+import json
+
+import pytest
+
+from paddock.domain.errors import Conflict, Forbidden, InvalidRequest
+from paddock.domain.message import Mode
+from paddock.domain.quarantine import OddnessConfig
+from paddock.domain.task import TaskState
+from paddock.services.commands import Command
+from paddock.services.files import Place
+from paddock.services.taking import Capture
+from paddock.services.task_config import TasksConfig
+from paddock.settings import AgentsConfig, Settings
+from tests.tasks.conftest import HEALTH, OWN, command, on_local
+
+pytestmark = [pytest.mark.timeout(180), pytest.mark.proves("H8")]
+S = TaskState
+ODD = OddnessConfig(threshold=0.3, readings=3, every_s=0.2, quarantine=True)
+DANGERS = [{"run": "git push --force origin main"}, {"run": "git push -f origin master"}]
+
+
+@pytest.fixture(scope="module")
+async def working():
+    tasks = TasksConfig(health=HEALTH, odd=ODD)
+    async with on_local(Settings(agents=AgentsConfig(own=(OWN,)), tasks=tasks)) as made:
+        yield made
+
+
+@pytest.fixture
+async def care(working):
+    return working.plane.services.care.quarantines
+
+
+async def member(working):
+    token = (await working.plane.member(role="member")).token
+    return await working.plane.services.access.authenticate(token)
+
+
+async def audited(working, subject, action):
+    store = working.plane.services.store
+    entries = await store.read(lambda tx: tx.audit.after(0, 100_000))
+    return [each for each in entries if each.subject == subject and each.action == action]
+
+
+async def test_odd_behaviour_adds_up_until_the_sandbox_is_set_aside(working, care):
+    steps = [{"say": "x"}, *DANGERS, {"await": 1}, {"append": ["log", "after\n"]}, {"say": "done"}]
+    task = await working.begin(*steps, guardian={"danger": "note"})
+    waits = await working.until(task, lambda now: now.state is S.WAITING)
+    assert "its sandbox was set aside: 2 dangerous commands" in waits.detail
+    assert (waits.waits_rule, waits.waits_for) == ("quarantine", "")
+    assert len(waits.oddness) == 3
+    assert min(waits.oddness) >= ODD.threshold
+    sandboxes = working.plane.services.sandboxes
+    async with asyncio.timeout(60):
+        while not (case := await care.get(working.who, waits.sandbox_id)).snapshot:
+            await asyncio.sleep(0.05)
+    box = await sandboxes.get(working.who, waits.sandbox_id)
+    assert (box.state, box.quarantine.by) == ("paused", "paddock/guardian")
+    assert (case.tasks, case.missing, case.before) == ((task.id,), (), "running")
+    assert any("python" in each["command"] for each in case.diagnosis["processes"])
+    assert "guardian.noted" in {each["kind"] for each in case.events}
+    assert [each.sandbox_id for each in await care.list(working.who)] == [box.id]
+    (entry,) = await audited(working, box.id, "sandbox.quarantine")
+    assert entry.detail["before"] == {"state": "running", "quarantined": False}
+    assert entry.detail["after"]["quarantined"] is True
+    opened = await care.clear(working.who, box.id)
+    assert (opened.state, opened.quarantine) == ("running", None)
+    assert (await working.get(task)).state is S.WAITING
+    assert await working.read(waits, "log") == ""
+    await working.tasks.resume(working.who, task.id)
+    await working.until(task, lambda now: now.state is S.RUNNING)
+    await working.tasks.send(working.who, task.id, "go on", Mode.NOW)
+    ended = await working.ended(task, 120)
+    assert ended.state is S.COMPLETED, ended.detail
+    (entry,) = await audited(working, box.id, "sandbox.clear")
+    assert entry.detail["after"] == {"quarantined": False, "smoke_test": "passed"}
+    await working.plane.services.snapshots.delete(working.who, case.snapshot)
+
+
+async def test_nobody_but_an_admin_goes_into_one_that_was_set_aside(working, care):
+    services = working.plane.services
+    task = await working.done({"say": "x"})
+    box, somebody = task.sandbox_id, await member(working)
+    with pytest.raises(InvalidRequest):
+        await care.set(somebody, box, "  ")
+    case = await care.set(somebody, box, "it looks wrong")
+    assert (await care.set(working.who, box, "another reason")).why == "it looks wrong"
+    for attempt in (
+        lambda who: services.commands.run(who, box, command("true")),
+        lambda who: services.sandboxes.resume(who, box),
+        lambda who: services.snapshots.take(who, box, Capture()),
+    ):
+        with pytest.raises(Forbidden, match="set aside"):
+            await attempt(somebody)
+    with pytest.raises(Forbidden, match="only an admin"):
+        await care.clear(somebody, box)
+    with pytest.raises(Conflict, match="it was set aside"):
+        await services.sandboxes.delete(working.who, box)
+    for inside in (
+        lambda: services.commands.run(working.who, box, command("true")),
+        lambda: services.files.make_directory(working.who, Place(box, "/tmp/x")),
+    ):
+        with pytest.raises(
+            Conflict, match=r"set aside by \S+: it looks wrong; it is paused"
+        ) as told:
+            await inside()
+        assert "paddock quarantine clear" in told.value.remediation
+        assert "resume it first" not in told.value.remediation
+    await services.sandboxes.resume(working.who, box)
+    ran = await services.commands.run(working.who, box, command("echo", "looked"))
+    assert ran.stdout == b"looked\n"
+    with pytest.raises(Forbidden, match="set aside"):
+        await services.commands.run(somebody, box, command("true"))
+    await services.commands.run(working.who, box, Command(("chmod", "000", "/tmp"), user="root"))
+    with pytest.raises(Conflict, match="did not pass the smoke test"):
+        await care.clear(working.who, box)
+    still = await services.sandboxes.get(working.who, box)
+    assert (still.state, bool(still.quarantine)) == ("paused", True)
+    assert json.dumps(case.events)
+    await services.sandboxes.delete(working.who, box, force=True)
