@@ -1,10 +1,13 @@
 """Connections that break: nothing is lost, nothing comes or happens twice."""
 
+import asyncio
 import random
+from contextlib import aclosing
 
 import pytest
 
 from paddock import AsyncSandbox, Server, Unavailable
+from paddock.interfaces.client.events import followed
 from tests.interfaces.client.unreliable import unreliable
 
 LINES = "".join(f"zeile {number} äöü€ {'x' * (number % 50)}\n" for number in range(800)).encode()
@@ -78,6 +81,21 @@ async def test_a_file_arrives_whole_though_the_answer_is_lost(server, way, box, 
     way.cut_after += [1, 1]
     await found.files.upload(tmp_path / "source", f"{place}/copy")
     assert await box.files.read_bytes(f"{place}/copy") == LINES
+
+
+@pytest.mark.proves("U10")
+async def test_events_while_a_stream_is_broken_are_heard_also_before_its_first(server, way, box):
+    opened = asyncio.Event()
+    source = followed(
+        server, "/v1/events/stream", {"subject": box.id}, after=None, opened=opened.set
+    )
+    async with asyncio.timeout(30), aclosing(source) as events:
+        first = asyncio.ensure_future(anext(events))
+        await opened.wait()
+        way.shut()
+        await box.set_labels({"while": "broken"})
+        way.is_shut = False
+        assert (await first).data["name"] == box.name
 
 
 async def test_patience_ends(running, box):

@@ -19,15 +19,28 @@ class Way:
     """The same by what is sent to the server."""
     connections: int = 0
     cuts: int = 0
+    is_shut: bool = False
+    _under_way: set[asyncio.Future[None]] = field(default_factory=set)
+
+    def shut(self) -> None:
+        """Cut what is open, and let nobody through until `is_shut` is taken back."""
+        self.is_shut = True
+        for each in self._under_way:
+            each.cancel()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        if self.is_shut:
+            writer.close()
+            return
         limit = self.cut_after.pop(0) if self.cut_after else None
         sent = self.cut_sent_after.pop(0) if self.cut_sent_after else None
         far_reader, far_writer = await asyncio.open_connection(*self.target)
         there = asyncio.ensure_future(_pump(reader, far_writer, sent))
         back = asyncio.ensure_future(_pump(far_reader, writer, limit))
+        self._under_way.add(back)
         await asyncio.wait({there, back}, return_when=asyncio.FIRST_COMPLETED)
+        self._under_way.discard(back)
         self.cuts += limit is not None or sent is not None
         for task in (there, back):
             task.cancel()

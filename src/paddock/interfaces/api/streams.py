@@ -55,7 +55,14 @@ def _encoded(data: Mapping[str, Any]) -> bytes:
         return json.dumps(data, separators=(",", ":")).encode("ascii")
 
 
-async def of_events(events: AsyncIterator[Event], form: Format) -> AsyncIterator[bytes]:
+PLACE = "x-paddock-place"
+"""The header that says after which event a stream begins."""
+
+
+async def of_events(events: AsyncIterator[Event], form: Format, place: int) -> AsyncIterator[bytes]:
+    """The events after a place. Who breaks off before the first of them resumes from the place."""
+    if form is Format.SSE:
+        yield b"id: %d\n\n" % place
     async for item in with_heartbeat(events):
         yield beat(form) if item is None else frame(form, item.kind, _event(item), str(item.seq))
 
@@ -253,12 +260,14 @@ def response(
     *,
     request_id: str,
     staying: AbstractContextManager[Stay],
+    place: int | None = None,
 ) -> StreamingResponse:
     """A stream as an answer that no proxy holds back, for as long as its reader may be here."""
+    begins = {} if place is None else {PLACE: str(place)}
     return StreamingResponse(
         told(attended(body, staying), form, request_id=request_id),
         media_type=form.media_type,
-        headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+        headers={"cache-control": "no-store", "x-accel-buffering": "no", **begins},
     )
 
 

@@ -1,6 +1,6 @@
 """The inbox: what people are asked before it is done, and their answers."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from paddock.domain.ids import new_id
 from paddock.interfaces.client.events import followed
@@ -69,12 +69,20 @@ class AsyncApprovals:
 
     @classmethod
     async def follow(
-        cls, *, sandbox: str = "", after: int | None = None, server: Server | None = None
+        cls,
+        *,
+        sandbox: str = "",
+        after: int | None = None,
+        opened: Callable[[], None] | None = None,
+        server: Server | None = None,
     ) -> AsyncIterator[Event]:
         """What is asked, answered and expired from now on, or after an event; across restarts of
-        the server, each once."""
-        query = {"sandbox": sandbox}
-        async for event in followed(server or Server(), f"{_PATH}/stream", query, after=after):
+        the server, each once. `opened` is called when "now" has begun: what is listed after that
+        and what comes here leave no gap."""
+        source = followed(
+            server or Server(), f"{_PATH}/stream", {"sandbox": sandbox}, after=after, opened=opened
+        )
+        async for event in source:
             yield event
 
 

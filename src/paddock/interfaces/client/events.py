@@ -1,6 +1,6 @@
 """The event log: page by page, and as it grows."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -8,6 +8,9 @@ from paddock.domain.errors import Unavailable
 from paddock.interfaces.client.following import Message, messages, streaming
 from paddock.interfaces.client.results import Event, read
 from paddock.interfaces.client.server import Pauses, Server
+
+_PLACE = "x-paddock-place"
+"""Where a stream that begins now begins; it is taken up there if it breaks before any event."""
 
 
 async def list_events(
@@ -34,12 +37,26 @@ async def follow_events(
 
 
 async def followed(
-    server: Server, path: str, query: Mapping[str, Any], *, after: int | None
+    server: Server,
+    path: str,
+    query: Mapping[str, Any],
+    *,
+    after: int | None,
+    opened: Callable[[], None] | None = None,
 ) -> AsyncIterator[Event]:
-    """A stream of events, taken up where it broke."""
+    """A stream of events, taken up where it broke. `opened` is called once nothing that happens
+    from then on is missed."""
     pauses, last = Pauses(), after
+
+    def begin(headers: Mapping[str, str]) -> None:
+        nonlocal last
+        if last is None and (place := headers.get(_PLACE, "")).isdigit():
+            last = int(place)
+        if opened is not None:
+            opened()
+
     while True:
-        source = messages(server, streaming("GET", path, query={**query, "after": last}))
+        source = messages(server, streaming("GET", path, query={**query, "after": last}), begin)
         failure = Unavailable(f"{server.url} ended the stream of events")
         try:
             async for event in events_of(source):

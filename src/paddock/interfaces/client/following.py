@@ -1,6 +1,6 @@
 """A command's output, followed across broken connections: no byte is lost, none comes twice."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -17,9 +17,14 @@ _SILENCE_S = 45.0
 Message = Mapping[str, Any]
 
 
-async def messages(server: Server, call: Call) -> AsyncGenerator[Message, None]:
-    """The messages of an NDJSON stream. Unavailable when it breaks; an error in it is raised."""
+async def messages(
+    server: Server, call: Call, look: Callable[[Mapping[str, str]], None] | None = None
+) -> AsyncGenerator[Message, None]:
+    """The messages of an NDJSON stream, whose headers are looked at as soon as it is open.
+    Unavailable when it breaks; an error in it is raised."""
     async with server.open(call) as response:
+        if look is not None:
+            look(response.headers)
         try:
             async for line in _lines(response.content):
                 yield _parsed(line)

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,19 @@ def agent(cli: Cli, box: str, tmp_path: Path) -> Cli:
     return Cli(cli.url, cli.text("token", "create", "agent").strip())
 
 
-def asks(agent: Cli, box: str, *words: str) -> subprocess.Popen[bytes]:
-    return agent.start("exec", box, "--", "echo", *words)
+@pytest.fixture
+def asks(agent: Cli, box: str) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Begins something that waits for an answer."""
+    begun = []
+
+    def ask(*words: str) -> subprocess.Popen[bytes]:
+        begun.append(agent.start("exec", box, "--", "echo", *words))
+        return begun[-1]
+
+    yield ask
+    for each in begun:
+        each.kill()
+        each.communicate()
 
 
 def pending(cli: Cli, box: str) -> str:
@@ -37,8 +49,8 @@ def pending(cli: Cli, box: str) -> str:
     return found[0]["id"]
 
 
-def test_listed_shown_allowed_and_denied(cli: Cli, agent: Cli, box: str):
-    child = asks(agent, box, "one", "two")
+def test_listed_shown_allowed_and_denied(cli: Cli, agent: Cli, box: str, asks):
+    child = asks("one", "two")
     approval = pending(cli, box)
     shown = cli.text("approvals", "show", approval)
     assert '"argv": ["echo", "one", "two"]' in shown
@@ -48,7 +60,7 @@ def test_listed_shown_allowed_and_denied(cli: Cli, agent: Cli, box: str):
     assert cli.text("approvals", "allow", approval) == f"allowed_once  {box}  echo\n"
     assert child.communicate(timeout=30) == (b"one two\n", b"")
     assert cli("approvals", "deny", approval).returncode == 1
-    child = asks(agent, box, "three")
+    child = asks("three")
     approval = pending(cli, box)
     both = cli("approvals", "allow", approval, "--task", "--always", "app")
     assert (both.returncode, b"two answers" in both.stderr) == (2, True)
@@ -60,8 +72,8 @@ def test_listed_shown_allowed_and_denied(cli: Cli, agent: Cli, box: str):
     assert states == {"allowed_once", "denied"}
 
 
-def test_somebody_at_the_terminal_answers_as_it_comes(cli: Cli, agent: Cli, box: str, screen):
-    before = asks(agent, box, "before")
+def test_somebody_at_the_terminal_answers_as_it_comes(cli: Cli, box: str, screen, asks):
+    before = asks("before")
     pending(cli, box)
     desk = screen("approvals", "watch", box)
     desk.until(r"echo .*\? ")
@@ -70,7 +82,7 @@ def test_somebody_at_the_terminal_answers_as_it_comes(cli: Cli, agent: Cli, box:
     desk.type("o\n")
     desk.until("allowed_once by")
     assert before.communicate(timeout=30)[0] == b"before\n"
-    after = asks(agent, box, "after")
+    after = asks("after")
     desk.until(r"echo .*\? ")
     desk.type("d not today\n")
     desk.until("denied by")
@@ -80,8 +92,8 @@ def test_somebody_at_the_terminal_answers_as_it_comes(cli: Cli, agent: Cli, box:
     assert found[0]["note"] == "not today"
 
 
-def test_programs_are_told_one_event_a_line(cli: Cli, agent: Cli, box: str):
-    child = asks(agent, box, "json")
+def test_programs_are_told_one_event_a_line(cli: Cli, box: str, asks):
+    child = asks("json")
     approval = pending(cli, box)
     watching = cli.start("approvals", "watch", box, "-o", "json")
     assert watching.stdout is not None
@@ -95,8 +107,8 @@ def test_programs_are_told_one_event_a_line(cli: Cli, agent: Cli, box: str):
     assert child.returncode == 0
 
 
-def test_the_sdk_without_an_event_loop(cli: Cli, agent: Cli, box: str):
-    child = asks(agent, box, "sdk")
+def test_the_sdk_without_an_event_loop(cli: Cli, box: str, asks):
+    child = asks("sdk")
     approval = pending(cli, box)
     server = Server(cli.url, cli.token)
     (found,) = Approvals.list(states=["pending"], server=server)
@@ -106,16 +118,16 @@ def test_the_sdk_without_an_event_loop(cli: Cli, agent: Cli, box: str):
     child.communicate(timeout=30)
     assert child.returncode == 0
     assert Approvals.get(approval, server=server).note == "fine"
-    child = asks(agent, box, "sdk")
+    child = asks("sdk")
     child.communicate(timeout=30)
     assert child.returncode == 0, "it is not asked again"
     events = Approvals.follow(after=0, server=server)
     assert next(events).kind == "approval.requested"
 
 
-def test_an_answer_in_words_is_kept_with_its_yes_or_no(cli: Cli, agent: Cli, box: str):
+def test_an_answer_in_words_is_kept_with_its_yes_or_no(cli: Cli, box: str, asks):
     for words, state, status in (((), "allowed_once", 0), (("--deny",), "denied", 1)):
-        child = asks(agent, box, state)
+        child = asks(state)
         approval = pending(cli, box)
         said = cli.text("approvals", "answer", approval, *words, "--say", "it's $(fine)")
         assert said == f"{state}  {box}  echo\n"

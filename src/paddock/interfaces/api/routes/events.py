@@ -116,9 +116,11 @@ async def follow(
     who.require(Scope.EVENTS_READ)
     place = await place_to_follow(given, last_event_id, after)
     interest = Interest(who.team_id, subject, frozenset(kind or ()), app)
-    body = streams.of_events(given.events.follow(interest, place), form)
+    body = streams.of_events(given.events.follow(interest, place), form, place)
     staying = given.access.stays.stay(who)
-    return streams.response(body, form, request_id=request_id(request), staying=staying)
+    return streams.response(
+        body, form, request_id=request_id(request), staying=staying, place=place
+    )
 
 
 @router.get("/audit")

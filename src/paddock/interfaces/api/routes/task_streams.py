@@ -83,8 +83,10 @@ async def events(
     else:
         told = _to_the_end(given.events.follow(interest, place))
     staying = given.access.stays.stay(who)
-    body = streams.of_events(told, form)
-    return streams.response(body, form, request_id=request_id(request), staying=staying)
+    body = streams.of_events(told, form, place)
+    return streams.response(
+        body, form, request_id=request_id(request), staying=staying, place=place
+    )
 
 
 async def _so_far(given: Services, interest: Interest, place: int) -> AsyncIterator[Event]:

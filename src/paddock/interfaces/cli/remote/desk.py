@@ -51,9 +51,15 @@ class Desk:
         return not self._as_json and sys.stdin is not None and sys.stdin.isatty()
 
     async def _follow(self) -> None:
-        events = AsyncApprovals.follow(sandbox=self._sandbox, server=self._server)
+        opened = asyncio.Event()
+        events = AsyncApprovals.follow(
+            sandbox=self._sandbox, opened=opened.set, server=self._server
+        )
         coming = asyncio.ensure_future(anext(events))
         # Those that were there before are read once the stream is open, so that none is missed.
+        opening = asyncio.ensure_future(opened.wait())
+        await asyncio.wait({opening, coming}, return_when=asyncio.FIRST_COMPLETED)
+        opening.cancel()
         waiting = AsyncApprovals.list(
             states=["pending"], sandbox=self._sandbox, server=self._server
         )

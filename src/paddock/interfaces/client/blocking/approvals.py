@@ -3,7 +3,7 @@
 Written by scripts/blocking.py; do not edit.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from paddock.interfaces.client.approvals import AsyncApprovals
 from paddock.interfaces.client.portal import portal
@@ -71,8 +71,16 @@ class Approvals:
 
     @classmethod
     def follow(
-        cls, *, sandbox: str = "", after: int | None = None, server: Server | None = None
+        cls,
+        *,
+        sandbox: str = "",
+        after: int | None = None,
+        opened: Callable[[], None] | None = None,
+        server: Server | None = None,
     ) -> Iterator[Event]:
         """What is asked, answered and expired from now on, or after an event; across restarts of
-        the server, each once."""
-        return portal().each(AsyncApprovals.follow(sandbox=sandbox, after=after, server=server))
+        the server, each once. `opened` is called when "now" has begun: what is listed after that
+        and what comes here leave no gap."""
+        return portal().each(
+            AsyncApprovals.follow(sandbox=sandbox, after=after, opened=opened, server=server)
+        )
