@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -110,6 +111,28 @@ async def test_who_only_listens_is_told_of_and_cut_off(world: World):
     world.rules()
     with pytest.raises(ConnectionError):
         await inside[0].read()
+
+
+async def test_an_address_that_is_denied_while_it_is_connected_to_is_not_joined(world: World):
+    connected, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(Outside):
+        async def dial(self, *place: Any, **how: Any) -> Any:
+            found = await super().dial(*place, **how)
+            connected.set()
+            await go_on.wait()
+            return found
+
+    slow = Slow()
+    slow.hosts = world.fence.outside.hosts
+    world.fence.outside = slow
+    world.rules("a.example:{port}", "127.0.0.1/32:{port}")
+    inside = await world.tunnel()
+    await connected.wait()
+    world.rules("a.example:{port}", "!127.0.0.0/8:*")
+    go_on.set()
+    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+        await inside[0].readuntil(b"\r\n\r\n")
 
 
 async def test_what_is_said_late_is_judged_by_the_rules_of_then(world: World):

@@ -250,6 +250,7 @@ class Connection(Waiting):
                 self._rules,
                 place,
                 self.relay.upstream_side,
+                turns=self.fence.turns,
                 verified=self._brokering is not None,
             )
         except Closed as error:
@@ -261,7 +262,9 @@ class Connection(Waiting):
             _log.exception("not connected to=%s", self.target.host)
             self._fail("the gateway has failed; its log says more")
         else:
-            self._connected()
+            self.recheck()  # the rules may be others than when it was dialled
+            if not self.relay.is_over:
+                self._connected()
             self.relay.join(transport)
 
     def _connected(self) -> None:

@@ -16,6 +16,7 @@ from paddock.gateway.connection import Connection
 from paddock.gateway.desk import Desk
 from paddock.gateway.inbound import Proxied, Transparent
 from paddock.gateway.journal import Journal, Key
+from paddock.gateway.lookups import Turns
 from paddock.gateway.names import Names
 from paddock.gateway.outside import Outside
 from paddock.gateway.protocol import RuleText
@@ -34,6 +35,7 @@ class Fence:
         self.id = self.shown = sandbox
         self.outside = outside
         self.journal = journal
+        self.turns = Turns()
         self.asking = Asking(self._grant)
         self.rules: tuple[Rule, ...] = ()
         """With what was allowed for a while, after all others."""

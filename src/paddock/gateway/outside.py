@@ -10,9 +10,9 @@ from typing import Any
 
 from paddock.domain.egress import addresses, names
 from paddock.domain.egress.rule import Rule
+from paddock.gateway.lookups import Lookups, Turns
 
 _CONNECT_S = 10.0
-_RESOLVE_S = 10.0
 _FRESH_S = 5.0
 _MOST_CACHED = 4096
 
@@ -32,6 +32,7 @@ class Outside:
         self.hosts: dict[str, str] = {}
         self.closed_ports: frozenset[int] = frozenset()
         self.trust = _strict()
+        self._lookups = Lookups()
         self._cache: dict[str, tuple[float, list[str]]] = {}
 
     async def dial(
@@ -40,15 +41,17 @@ class Outside:
         place: tuple[str, int],
         protocol: Callable[[], asyncio.Protocol],
         *,
+        turns: Turns | None = None,
         verified: bool = False,
     ) -> tuple[asyncio.Transport, str]:
-        """A connection to a name or address, and the address that it is to.
+        """A connection to a name or address, and the address that it is to. Names are looked up
+        within the turns of whose connection it is.
 
         `verified` is by TLS, with who has proved to be the host of that name.
         """
         host, port = place
         tls: dict[str, Any] = {"ssl": self.trust, "server_hostname": host} if verified else {}
-        found = await self._resolve(host)
+        found = await self._resolve(host, turns or Turns())
         if why := self.objection(rules, found, port, literal=not names.normal(host)):
             raise Closed(why)
         loop, problem = asyncio.get_running_loop(), ""
@@ -81,19 +84,18 @@ class Outside:
         address = self.hosts.get(host, host if literal else "")
         return self.objection(rules, [address], port, literal=literal) if address else ""
 
-    async def _resolve(self, host: str) -> list[str]:
+    async def _resolve(self, host: str, turns: Turns) -> list[str]:
         if host in self.hosts:
             return [self.hosts[host]]
         cached = self._cache.get(host)
         if cached is not None and cached[0] > time.monotonic():
             return cached[1]
-        loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(_RESOLVE_S):
-                infos = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except (OSError, TimeoutError) as error:
+            found = await self._lookups.addresses_of(host, turns)
+        except TimeoutError as error:
+            raise Unreachable(f"no name server said in time what {host} is") from error
+        except OSError as error:
             raise Unreachable(f"the name {host} is not known outside: {error}") from error
-        found = list(dict.fromkeys(str(info[4][0]).partition("%")[0] for info in infos))
         if len(self._cache) >= _MOST_CACHED:
             self._cache.clear()
         self._cache[host] = (time.monotonic() + _FRESH_S, found)
