@@ -63,23 +63,29 @@ def test_what_is_no_answer_is_refused(state, level):
         Answer(state, level)
 
 
-def test_a_token_does_not_approve_of_itself_but_its_person_may():
+def test_a_token_does_not_approve_of_itself_but_its_person_and_its_maker_may():
+    asked = replace(ASKED, asked_by="usr_1/tok_1")
     with pytest.raises(Forbidden, match="tok_1 has asked"):
-        rules.check_may_answer(ASKED, "usr_1/tok_1")
-    bare = replace(ASKED, asked_by="tok_1")
-    with pytest.raises(Forbidden):
-        rules.check_may_answer(bare, "tok_1")
-    rules.check_may_answer(ASKED, "usr_1/ses_1")
-    rules.check_may_answer(ASKED, "usr_1/tok_2")
+        rules.check_may_answer(asked, ("tok_1",))
+    for made in (("ses_1", "tok_1"), ("tok_2", "ses_1", "tok_1")):
+        with pytest.raises(Forbidden, match=f"tok_1, which has made {made[0]}, has asked"):
+            rules.check_may_answer(asked, made)
+    rules.check_may_answer(asked, ("ses_1",))
+    rules.check_may_answer(asked, ("tok_0",))
+    rules.check_may_answer(replace(ASKED, asked_by="anyone"), ())
+
+
+def test_who_opens_a_guest_does_not_answer_for_what_comes_of_it():
     egress = replace(ASKED, kind=Kind.EGRESS, asked_by="sbx_1")
-    rules.check_may_answer(egress, "tok_1")
+    rules.check_may_answer(egress, ("tok_1",))
     passed = replace(ASKED, kind=Kind.COMMAND, asked_by="paddock/passage/tok_9")
     for asked in (egress, passed):
-        rules.check_may_answer(asked, "usr_1/ses_1", ("tok_1", "tok_2"))
+        rules.check_may_answer(asked, ("ses_1",), ("tok_1", "tok_2"))
         with pytest.raises(Forbidden, match="tok_2 opens the sandbox that has asked"):
-            rules.check_may_answer(asked, "usr_1/tok_2", ("tok_1", "tok_2"))
-    rules.check_may_answer(replace(passed, asked_by="tok_9"), "tok_2", ("tok_2",))
-    rules.check_may_answer(replace(ASKED, asked_by="anyone"), "anyone")
+            rules.check_may_answer(asked, ("tok_2",), ("tok_1", "tok_2"))
+        with pytest.raises(Forbidden, match="tok_2, which has made ses_1, opens the sandbox"):
+            rules.check_may_answer(asked, ("ses_1", "tok_2"), ("tok_1", "tok_2"))
+    rules.check_may_answer(replace(passed, asked_by="tok_9"), ("tok_2",), ("tok_2",))
 
 
 @pytest.mark.parametrize(

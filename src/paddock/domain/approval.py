@@ -180,26 +180,29 @@ def _already(approval: Approval) -> str:
     return f"approval {approval.id} was answered by {approval.answered_by}: {approval.state}"
 
 
-def check_may_answer(approval: Approval, actor: str, holders: Sequence[str] = ()) -> None:
-    """What asks with a token may not answer with it: an agent does not approve of itself.
+def check_may_answer(
+    approval: Approval, lineage: Sequence[str], holders: Sequence[str] = ()
+) -> None:
+    """What asks with a token may not answer with it, nor with what was made by it: an agent does
+    not approve of itself. `lineage` is what it is answered with, what has made that, and so on.
 
     `holders` are those that have what opens the sandbox's guest. What comes that way, and what
     programs in the sandbox reach for, may be any of theirs.
     """
-    asker, means = approval.asked_by.rpartition("/")[2], actor.rpartition("/")[2]
-    is_own = asker.partition("_")[0] in _MEANS and asker == means
+    asker = approval.asked_by.rpartition("/")[2]
     by_guest = approval.kind is Kind.EGRESS or _PASSAGE in approval.asked_by.split("/")
-    if is_own or (by_guest and means in holders):
-        what = "has asked for" if is_own else "opens the sandbox that has asked for"
+    own = [each for each in lineage if each == asker or (by_guest and each in holders)]
+    if own:
+        what = "has asked for" if own[0] == asker else "opens the sandbox that has asked for"
+        who = own[0] if own[0] == lineage[0] else f"{own[0]}, which has made {lineage[0]},"
         raise Forbidden(
-            f"{means} {what} approval {approval.id} itself and cannot answer it",
-            remediation="answer it with another token, or signed in with a browser; a program that "
-            "runs commands should have a token of its own: `paddock token create`",
+            f"{who} {what} approval {approval.id} itself and cannot answer it",
+            remediation="have somebody else answer it; what runs commands should have a token of its "
+            "own, made by yours: `paddock token create`, and yours can answer then",
         )
 
 
 _PASSAGE = "passage"
-_MEANS = ("tok", "ses")
 _HOLDS_S = {
     State.ALLOWED_ONCE: ONCE_S,
     State.DENIED: DENIED_S,

@@ -41,6 +41,7 @@ class SignInLink:
     created_at: float
     expires_at: float
     used_at: float | None = None
+    made_with: tuple[str, ...] = ()
 
     def opens_at(self, now: float) -> bool:
         return self.used_at is None and now < self.expires_at
@@ -63,6 +64,8 @@ class Session:
     ended_at: float | None = None
     agent: str = ""
     """What the browser says it is."""
+    made_with: tuple[str, ...] = ()
+    """The token that opened it or has made its link, the one that has made that one, and so on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,13 @@ class Holder:
     token: Token | None = None
 
 
-def new_link(person: Person, now: float, lifetime_s: float | None = None) -> tuple[SignInLink, str]:
+def new_link(
+    person: Person,
+    now: float,
+    lifetime_s: float | None = None,
+    *,
+    made_with: tuple[str, ...] = (),
+) -> tuple[SignInLink, str]:
     """A link and its secret, which is shown once."""
     lifetime = LINK_S if lifetime_s is None else lifetime_s
     if not 1 <= lifetime <= LONGEST_LINK_S:
@@ -83,7 +92,15 @@ def new_link(person: Person, now: float, lifetime_s: float | None = None) -> tup
             remediation=f"ask for between 1 s and {LONGEST_LINK_S:g} s",
         )
     identifier, secret = new_id(LINK_PREFIX), new_secret()
-    link = SignInLink(identifier, person.team_id, person.id, digest(secret), now, now + lifetime)
+    link = SignInLink(
+        id=identifier,
+        team_id=person.team_id,
+        person_id=person.id,
+        digest=digest(secret),
+        created_at=now,
+        expires_at=now + lifetime,
+        made_with=made_with,
+    )
     return link, f"{identifier}.{secret}"
 
 
@@ -99,7 +116,13 @@ def check_link(link: SignInLink | None, person: Person | None, secret: str, now:
 
 
 def begin(
-    team: Team, holder: str, now: float, *, token_id: str = "", agent: str = ""
+    team: Team,
+    holder: str,
+    now: float,
+    *,
+    token_id: str = "",
+    agent: str = "",
+    made_with: tuple[str, ...] = (),
 ) -> tuple[Session, str]:
     """A session and what its cookie holds."""
     identifier, secret = new_id(SESSION_PREFIX), new_secret()
@@ -113,6 +136,7 @@ def begin(
         used_at=now,
         token_id=token_id,
         agent=agent,
+        made_with=made_with,
     )
     return session, f"{identifier}.{secret}"
 

@@ -131,6 +131,8 @@ class Token:
     used_at: float | None = None
     person_id: str = ""
     """Whose it is; empty for one that no person answers for, such as a build server's."""
+    made_with: tuple[str, ...] = ()
+    """The token or session that has made it, the one that has made that one, and so on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,7 @@ def issue(
     scopes: frozenset[Scope] | None = None,
     lifetime_s: float | None = None,
     person: Person | None = None,
+    made_with: tuple[str, ...] = (),
 ) -> tuple[Token, str]:
     """A new token and its secret, which is shown once and kept nowhere."""
     _check_issue(team, name, role, scopes=scopes, lifetime_s=lifetime_s)
@@ -192,6 +195,7 @@ def issue(
         scopes=scopes,
         expires_at=None if lifetime_s is None else now + lifetime_s,
         person_id=person.id if person else "",
+        made_with=made_with,
     )
     return token, f"{identifier}.{secret}"
 

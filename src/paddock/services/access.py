@@ -13,6 +13,7 @@ from paddock.domain.records import check_name
 from paddock.domain.team import Person, Principal, Role, Scope, Team, Token
 from paddock.ports.clock import Clock
 from paddock.ports.store import Page, Store, Transaction
+from paddock.services.lineage import lineage_for
 from paddock.services.once import Once, Repeatable
 from paddock.services.stays import Stays, find_token
 
@@ -166,6 +167,7 @@ class Access:
                 scopes=wish.scopes,
                 lifetime_s=wish.lifetime_s,
                 person=person,
+                made_with=lineage_for(tx, principal, person.id if person else ""),
             )
             tx.tokens.add(token)
             detail = {"name": token.name, "role": token.role, "person": token.person_id}

@@ -19,6 +19,7 @@ from paddock.domain.team import Principal, Scope
 from paddock.ports.approvals import ApprovalFilter
 from paddock.ports.clock import Clock
 from paddock.ports.store import ANY_TEAM, Page, Store, Transaction
+from paddock.services.lineage import lineage_of
 from paddock.services.once import Once, Repeatable
 
 _AT_ONCE = 200
@@ -116,7 +117,7 @@ class Approvals:
             current = _found(tx, principal.team_id, approval_id)
             sandbox = tx.sandboxes.get(principal.team_id, current.sandbox_id)
             holders = sandbox.holders if sandbox is not None else ()
-            rules.check_may_answer(current, principal.actor, holders)
+            rules.check_may_answer(current, lineage_of(tx, principal.actor), holders)
             done = rules.answered(current, answer, principal.actor, now)
             done = self.guards[done.kind].effect(tx, principal, done)
             _write(tx, done, EventKind.APPROVAL_ANSWERED, now)

@@ -20,6 +20,7 @@ from paddock.domain.team import (
 from paddock.ports.clock import Clock
 from paddock.ports.store import Page, Store, Transaction
 from paddock.services.access import Access, find_person
+from paddock.services.lineage import lineage_for
 from paddock.services.once import Once, Repeatable
 from paddock.services.sessions import Sessions
 
@@ -162,7 +163,8 @@ class People:
 
         def write(tx: Transaction) -> tuple[str, tuple[SignInLink, str]]:
             person = allowed(tx)
-            link, presented = new_link(person, now, lifetime_s)
+            made_with = lineage_for(tx, principal, person.id)
+            link, presented = new_link(person, now, lifetime_s, made_with=made_with)
             tx.links.add(link)
             self._note(tx, principal, person, "person.link", link=link.id)
             return link.id, (link, presented)

@@ -11,6 +11,7 @@ from paddock.domain.team import Principal, Scope, split_secret
 from paddock.ports.clock import Clock
 from paddock.ports.store import Page, Store, Transaction
 from paddock.services.access import Access
+from paddock.services.lineage import lineage_of
 from paddock.services.stays import find_session
 
 _TRUSTED_S = 5.0
@@ -46,7 +47,12 @@ class Sessions:
             team = tx.teams.get(principal.team_id)
             assert team is not None, "a team outlives its tokens"
             session, cookie = rules.begin(
-                team, principal.holder, now, token_id=token_id, agent=_short(agent)
+                team,
+                principal.holder,
+                now,
+                token_id=token_id,
+                agent=_short(agent),
+                made_with=lineage_of(tx, token_id),
             )
             tx.sessions.add(session)
             tx.audit.append([_entry(session, "session.begin", now)])
@@ -72,7 +78,9 @@ class Sessions:
             team = tx.teams.get(person.team_id) if person else None
             assert link is not None and person is not None and team is not None
             tx.links.use(link.id, now)
-            session, cookie = rules.begin(team, person.id, now, agent=_short(agent))
+            session, cookie = rules.begin(
+                team, person.id, now, agent=_short(agent), made_with=link.made_with
+            )
             tx.sessions.add(session)
             tx.audit.append([_entry(session, "session.begin", now, link=link.id)])
             return session, cookie

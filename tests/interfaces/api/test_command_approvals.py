@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 
 from tests.control_plane import disposable
+from tests.interfaces.api.test_people import sign_in
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.proves("E8", "U5")]
 RULES = {"rules": [{"name": "echoes wait", "verdict": "ask", "command": "echo **"}]}
@@ -280,3 +281,28 @@ async def test_who_went_away_may_start_it_again_once_it_is_allowed(asking: Askin
     again = asking.start("echo", "later")
     assert (await asking.pending())[0]["id"] != found["id"]
     again.cancel()
+
+
+async def test_what_a_token_has_made_for_itself_answers_no_more_than_it_does(plane, asking: Asking):
+    person = await plane.admin.post("/v1/people", {"name": "Grace", "role": "member"})
+    link = person["invitation"]["link"]
+    browser, _, _ = await sign_in(plane, link=link)
+    made = await browser.write("POST", "/v1/tokens", {"name": "cli", "role": "member"})
+    asking.agent = own = plane.client(made["token"])
+    started = asking.start("echo", "mine")
+    (found,) = await asking.pending()
+    path, yes = f"/v1/approvals/{found['id']}/answer", {"answer": "allowed_once"}
+    signed_in, _, _ = await sign_in(plane, token=own.token)
+    again = await own.post("/v1/people/me/links", {})
+    by_link, _, _ = await sign_in(plane, link=again["link"])
+    child = await own.post("/v1/tokens", {"name": "child", "role": "member"})
+    refused = [
+        await own.post(path, yes),
+        await signed_in.write("POST", path, yes),
+        await by_link.write("POST", path, yes),
+        await plane.client(child["token"]).post(path, yes),
+    ]
+    assert [each.status for each in refused] == [403] * 4, [each.body for each in refused]
+    assert "has made" in refused[1].error["message"]
+    assert (await browser.write("POST", path, yes)).status == 200, "who has made it may"
+    assert (await started)["stdout"] == "mine\n"

@@ -78,6 +78,7 @@ sign_in_link = Table(
     Column("created_at", Double, nullable=False),
     Column("expires_at", Double, nullable=False),
     Column("used_at", Double),
+    Column("made_with", Json, nullable=False, server_default="[]"),
     Index(None, "person_id"),
     Index(None, "expires_at"),
 )
@@ -95,6 +96,7 @@ session = Table(
     Column("used_at", Double, nullable=False),
     Column("ended_at", Double),
     Column("agent", Line, nullable=False),
+    Column("made_with", Json, nullable=False, server_default="[]"),
     Index(None, "team_id", "id"),
     Index(None, "holder", "id"),
     Index(None, "expires_at"),
@@ -114,6 +116,7 @@ token = Table(
     Column("revoked_at", Double),
     Column("used_at", Double),
     Column("person_id", Line, nullable=False, server_default=""),
+    Column("made_with", Json, nullable=False, server_default="[]"),
     Index(None, "team_id", "id"),
     Index(None, "person_id"),
 )
