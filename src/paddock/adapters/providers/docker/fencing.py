@@ -67,8 +67,14 @@ class Fencing:
             init = first_process(container) if container.state in _WITH_NETWORK else None
             await self.fences.remove(container.id, init)
 
+    async def cut(self, container: str) -> None:
+        """It goes on running and reaches nothing any more, or that is an error."""
+        await self.policies.remove(container)
+        if self.fences is not None:
+            await self.fences.cut(container)
+
     async def close(self, container: str) -> None:
-        """It reaches nothing; absent is success."""
+        """It is gone; absent is success."""
         await self.leave(container)
         await self.policies.remove(container)
 

@@ -27,7 +27,7 @@ async def fit_network(life: Life, container: Container, policy: EgressPolicy) ->
         case NetworkMode.NONE:
             await life.network.detach(container)
             life.on_step("egress.detached")
-            await fencing.close(container.id)
+            await fencing.cut(container.id)
 
 
 async def mend_network(life: Life, ref: str) -> bool:

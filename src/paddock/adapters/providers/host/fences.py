@@ -42,6 +42,8 @@ class Fences:
     gateway: Gateway
     mine: set[str] = field(default_factory=set)
     """Those that this process has put up."""
+    leaving: set[str] = field(default_factory=set)
+    """Those that the gateway serves although it should not: it was out of reach."""
 
     async def put(self, sandbox: Enclosed) -> None:
         """Turn its network to the gateway, which judges by its policy from now on."""
@@ -56,12 +58,12 @@ class Fences:
         finally:
             for each in sockets:
                 each.close()
-        self.mine.add(sandbox.ref)
+        self._serves(sandbox.ref)
 
     async def change(self, sandbox: Enclosed) -> None:
         """Its policy is another now."""
         if await self.gateway.change(sandbox.ref, sandbox.policy, sandbox.shown):
-            self.mine.add(sandbox.ref)
+            self._serves(sandbox.ref)
         else:
             await self.put(sandbox)
 
@@ -70,11 +72,18 @@ class Fences:
 
         A gateway that is out of reach keeps nobody from being stopped: it is told later.
         """
-        self.mine.discard(ref)
         try:
-            await self.gateway.detach(ref)
+            await self.cut(ref)
         except PaddockError as error:
             _log.warning("sandbox not detached ref=%s error=%s", ref, error)
+
+    async def cut(self, ref: str) -> None:
+        """The same of one that goes on running: it reaches nothing any more, or that is an error.
+        Absent is success."""
+        self.mine.discard(ref)
+        self.leaving.add(ref)
+        await self.gateway.detach(ref)
+        self.leaving.discard(ref)
 
     async def remove(self, ref: str, init: Process | None) -> None:
         """Its network is as it was before; absent is success."""
@@ -84,5 +93,13 @@ class Fences:
                 await redirecting.remove(init)
 
     async def missing(self) -> list[str]:
-        """Those that this process has put up and that are gone, as after the gateway's death."""
+        """Those that this process has put up and that are gone, as after the gateway's death. Those
+        that should be gone are, afterwards."""
+        for ref in sorted(self.leaving):
+            if ref in self.leaving:  # it may have come back meanwhile
+                await self.cut(ref)
         return sorted(self.mine - await self.gateway.attached()) if self.mine else []
+
+    def _serves(self, ref: str) -> None:
+        self.leaving.discard(ref)
+        self.mine.add(ref)

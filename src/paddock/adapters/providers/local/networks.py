@@ -19,5 +19,5 @@ async def fit_network(life: Life, record: SandboxRecord) -> SandboxRecord:
             await life.fences.change(enclosed(record))
         case NetworkMode.NONE:
             record = await life.disconnect(record)
-            await life.fences.shut(record.ref)
+            await life.fences.cut(record.ref)
     return record
