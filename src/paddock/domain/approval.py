@@ -197,8 +197,8 @@ def check_may_answer(
         who = own[0] if own[0] == lineage[0] else f"{own[0]}, which has made {lineage[0]},"
         raise Forbidden(
             f"{who} {what} approval {approval.id} itself and cannot answer it",
-            remediation="have somebody else answer it; what runs commands should have a token of its "
-            "own, made by yours: `paddock token create`, and yours can answer then",
+            remediation="have somebody else answer it; what runs commands should have a token of "
+            "its own, made by yours: `paddock token create`, and yours can answer then",
         )
 
 

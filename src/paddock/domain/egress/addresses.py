@@ -25,7 +25,7 @@ def _networks(*texts: str) -> tuple[Network, ...]:
     return tuple(ipaddress.ip_network(text) for text in texts)
 
 
-_METADATA = _networks(
+METADATA = _networks(
     "169.254.0.0/16",
     "fe80::/10",
     "fd00:ec2::254/128",
@@ -56,7 +56,7 @@ def kind_of(address: Address) -> Kind:
     """Of one that carries another inside, the other's."""
     address = plain(address)
     for kind, networks in (
-        (Kind.METADATA, _METADATA),
+        (Kind.METADATA, METADATA),
         (Kind.NOWHERE, _NOWHERE),
         (Kind.PRIVATE, _PRIVATE),
     ):

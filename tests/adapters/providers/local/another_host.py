@@ -31,6 +31,7 @@ REPOSITORY = Path(__file__).parents[4]
 OUTSIDE, CONTAINER = "198.18.0.2", "172.30.0.2"
 GATEWAY = "198.18.0.1"
 PORT, FORBIDDEN, PUBLISHED = 7000, 7001, 7002
+METADATA = ("169.254.169.254", "168.63.129.16", "100.100.100.200", "192.0.0.192")
 
 
 def ask(firewall: str, later: str = "") -> Any:
@@ -104,6 +105,9 @@ async def main(firewall: str, later: str) -> None:
             ip link set cable master docker0
             {firewall}
         """)
+        for address in METADATA:
+            sh(f"nsenter -t {outside.pid} -n ip address add {address}/32 dev lo")
+        sh(f"nsenter -t {outside.pid} -n ip link set lo up")
         stack.enter_context(socket.create_server(("0.0.0.0", PORT)))
         for process in (outside, container):
             for port in (PORT, FORBIDDEN):
@@ -122,6 +126,7 @@ async def look(network: OpenNetwork, sandbox: Process, later: str) -> dict[str, 
         "outside": await reaches(sandbox, OUTSIDE, PORT),
         "forbidden": await reaches(sandbox, OUTSIDE, FORBIDDEN),
         "container": await reaches(sandbox, CONTAINER, PORT),
+        "metadata": [each for each in METADATA if await reaches(sandbox, each, PORT)],
         "published": await reaches(sandbox, GATEWAY, PUBLISHED),
         "idempotent": rules() == once,
     }

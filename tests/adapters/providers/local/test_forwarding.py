@@ -2,6 +2,7 @@
 
 import pytest
 
+from paddock.adapters.providers.host import open_network
 from tests.adapters.providers.local.another_host import (
     CONTAINER,
     FORBIDDEN,
@@ -36,7 +37,15 @@ def test_without_a_firewall_it_leads_out() -> None:
     seen = ask("true")
     assert seen["finding"]["status"] == "ok"
     assert seen["outside"]
+    assert seen["metadata"] == [], "what clouds tell their machines is nobody's"
     assert not seen["left"]
+
+
+def test_another_open_network_is_out_of_reach() -> None:
+    theirs = open_network.rules("another", "docker0", "172.30.0.0/24", 0)
+    seen = ask(f"nft -f - <<'END'\n{theirs}\nEND")
+    assert seen["outside"]
+    assert not seen["container"]
 
 
 def test_a_rule_of_the_operator_in_front_of_ours_holds() -> None:

@@ -19,6 +19,7 @@ from paddock.adapters.providers.docker import records
 from paddock.adapters.providers.docker.engine import Engine
 from paddock.adapters.providers.docker.names import Names
 from paddock.adapters.providers.docker.records import Container
+from paddock.adapters.providers.host import open_network
 from paddock.adapters.providers.host.owner import Turns
 from paddock.domain.errors import Broken, Conflict, NotFound, Refused
 
@@ -145,7 +146,9 @@ class OpenNetwork:
     async def _fence(self, network: dict[str, Any]) -> None:
         if self.fenced:
             subnet = network["IPAM"]["Config"][0]["Subnet"]
-            rules = _rules(self.names.table, self.names.bridge, subnet, self.gateway_uid)
+            rules = open_network.rules(
+                self.names.table, self.names.bridge, subnet, self.gateway_uid
+            )
             await _nft(rules)
 
     async def _unfence(self) -> None:
@@ -155,37 +158,6 @@ class OpenNetwork:
 
 def can_fence() -> bool:
     return shutil.which("nft") is not None
-
-
-def _rules(table: str, bridge: str, subnet: str, gateway_uid: int) -> str:
-    """Replaces the whole table in one step. The address translation is the engine's own work, but
-    an engine that was told to leave the firewall alone does not do it."""
-    return f"""
-table inet {table}
-delete table inet {table}
-table inet {table} {{
-  chain input {{
-    type filter hook input priority filter; policy accept;
-    iifname "{bridge}" ct state established,related accept
-    iifname "{bridge}" icmp type echo-request accept
-    iifname "{bridge}" reject
-  }}
-  chain forward {{
-    type filter hook forward priority filter; policy accept;
-    iifname "{bridge}" ip daddr 169.254.0.0/16 reject
-    iifname "{bridge}" ct status dnat reject
-    iifname "{bridge}" oifname "{bridge}" reject
-  }}
-  chain output {{
-    type filter hook output priority filter; policy accept;
-    {f'oifname "{bridge}" meta skuid {gateway_uid} reject' if gateway_uid else ""}
-  }}
-  chain postrouting {{
-    type nat hook postrouting priority srcnat; policy accept;
-    ip saddr {subnet} oifname != "{bridge}" masquerade
-  }}
-}}
-"""
 
 
 async def _nft(script: str) -> None:

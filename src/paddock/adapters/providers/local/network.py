@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from paddock.adapters.providers.host import netns
+from paddock.adapters.providers.host import netns, open_network
 from paddock.adapters.providers.host.processes import Process
 from paddock.adapters.providers.local import forwarding
 from paddock.domain.errors import Broken, LimitExceeded, Unavailable
@@ -174,7 +174,7 @@ class OpenNetwork:
         return Path(f"/sys/class/net/{self.bridge}").exists()
 
     def _rules(self) -> str:
-        return _rules(self.table, self.bridge, str(self.subnet), self.gateway_uid)
+        return open_network.rules(self.table, self.bridge, str(self.subnet), self.gateway_uid)
 
     async def detach(self, number: int) -> None:
         """Absent is success; the kernel may be quicker, since the cable dies with the sandbox."""
@@ -243,38 +243,6 @@ async def _subnets_in_use() -> list[ipaddress.IPv4Network]:
     output = await _run(["ip", "-4", "-o", "route", "show", "table", "main"], "")
     words = [line.split()[0] for line in output.splitlines() if line.strip()]
     return [ipaddress.IPv4Network(word, strict=False) for word in words if word[:1].isdigit()]
-
-
-def _rules(table: str, bridge: str, subnet: str, gateway_uid: int) -> str:
-    return f"""
-table inet {table}
-delete table inet {table}
-table inet {table} {{
-  chain input {{
-    type filter hook input priority filter; policy accept;
-    iifname "{bridge}" ct state established,related accept
-    iifname "{bridge}" icmp type echo-request accept
-    iifname "{bridge}" reject
-  }}
-  chain forward {{
-    type filter hook forward priority filter; policy accept;
-    iifname "{bridge}" ip daddr 169.254.0.0/16 reject
-    iifname "{bridge}" ct status dnat reject
-    iifname "{bridge}" oifname "{bridge}" reject
-    iifname "{bridge}" accept
-    oifname "{bridge}" ct state established,related accept
-    oifname "{bridge}" reject
-  }}
-  chain output {{
-    type filter hook output priority filter; policy accept;
-    {f'oifname "{bridge}" meta skuid {gateway_uid} reject' if gateway_uid else ""}
-  }}
-  chain postrouting {{
-    type nat hook postrouting priority srcnat; policy accept;
-    ip saddr {subnet} oifname != "{bridge}" masquerade
-  }}
-}}
-"""
 
 
 async def _ip(*commands: str, prefix: Sequence[str] = (), lend: Sequence[int] = ()) -> None:
