@@ -3,6 +3,7 @@
 import base64
 import itertools
 import json
+import re
 import urllib.parse
 
 import pytest
@@ -11,13 +12,14 @@ from hypothesis import strategies as st
 
 from paddock.gateway.credentials import Credentials, forms
 from paddock.gateway.protocol import Credential
-from paddock.gateway.redacting import Redactor, fitted
+from paddock.gateway.redacting import Matcher, Redactor, fitted
 
 VALUE, SHOWN = b"abcabcabd-0123456789", b"pdk-KEY-0123456789abcdef0123456789abcdef"
 
 
 def through(parts: list[bytes], *, same_length: bool, needles=None) -> bytes:
-    redactor = Redactor(needles or {VALUE: SHOWN}, same_length=same_length)
+    matcher = Matcher({VALUE: SHOWN} if needles is None else needles)
+    redactor = Redactor(matcher, same_length=same_length)
     return b"".join(map(redactor.feed, parts)) + redactor.end()
 
 
@@ -32,10 +34,35 @@ def test_a_value_is_found_whatever_the_borders(cuts: list[int], same_length: boo
 
 
 def test_nothing_is_held_back_that_could_not_be_a_value():
-    redactor = Redactor({VALUE: SHOWN}, same_length=False)
+    redactor = Redactor(Matcher({VALUE: SHOWN}), same_length=False)
     assert redactor.feed(b"data: tick\n\n") == b"data: tick\n\n"
     assert redactor.feed(b"data: abc") == b"data: "
     assert redactor.feed(b"xyz") == b"abcxyz"
+
+
+@given(st.lists(st.integers(0, 120), max_size=12), st.data())
+def test_of_values_within_values_the_first_and_longest_counts(cuts: list[int], data):
+    inner, head, outer = b"0123456789abcdef0123", b"0123456789abcdef", b"x-0123456789abcdef0123-y"
+    other = b"0123456789abcdef-another"
+    needles = {inner: b"<inner>", outer: b"<outer>", head: b"<head>", other: b"<other>"}
+    pieces = st.sampled_from([*needles, outer[:-1], inner[:-2], b"x-", b"plain", b"0"])
+    text = b" ".join(data.draw(st.lists(pieces, max_size=6)))
+    borders = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    parts = [text[a:b] for a, b in itertools.pairwise(borders)]
+    longest_first = sorted(needles, key=len, reverse=True)
+    pattern = re.compile(b"|".join(map(re.escape, longest_first)))
+    expected = pattern.sub(lambda hit: needles[hit[0]], text)
+    assert through(parts, same_length=False, needles=needles) == expected
+
+
+def test_many_long_values_take_no_longer_than_short_ones():
+    values = [f"{number:04d}-value-".encode() * 1365 for number in range(40)]
+    matcher = Matcher({form: b"*" for value in values for form in forms(value)})
+    redactor = Redactor(matcher, same_length=False)
+    noise = b"0" * 65536
+    for _ in range(20):
+        redactor.feed(b"data: " + noise)
+    assert redactor.feed(values[7] + b".").endswith(b"*.")
 
 
 def test_no_needles_are_no_work():

@@ -9,15 +9,16 @@ from hypothesis import strategies as st
 
 from paddock.gateway.credentials import Credentials
 from paddock.gateway.protocol import Credential
+from paddock.gateway.redacting import Matcher
 from paddock.gateway.responses import Responses, Unreadable
 from tests.domain.test_masking import WRITERS
 
-NEEDLES = {b"the-value": b"placeholder"}
+MATCHER = Matcher({b"the-value": b"placeholder"})
 OK = b"HTTP/1.1 200 OK\r\n"
 
 
 def answers(*methods: str) -> Responses:
-    made = Responses(lambda: NEEDLES)
+    made = Responses(lambda: MATCHER)
     for method in methods:
         made.expect(method)
     return made
@@ -142,7 +143,7 @@ def test_no_form_of_a_value_comes_back_however_it_is_packed(writer: str, packing
     said = WRITERS[writer](SECRET).encode()
     credential = Credential("KEY", "pdk-KEY-0123", ["a.example"], "header", value=SECRET)
     held = Credentials.of([credential], Credentials())
-    made = Responses(lambda: held.needles)
+    made = Responses(lambda: held.matcher)
     made.expect("GET")
     packed = PACKED[packing](b"before " + said + b" between " + said + b" after")
     encoding = b"Content-Encoding: %b\r\n" % packing.encode() if packing else b""

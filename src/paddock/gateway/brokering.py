@@ -43,7 +43,7 @@ class Brokering:
         self._fence = fence
         self._target = target
         self._used: tuple[Credential, ...] = ()
-        self.answers = Responses(lambda: fence.desk.held.needles)
+        self.answers = Responses(lambda: fence.desk.held.matcher)
 
     @property
     def authority(self) -> str:

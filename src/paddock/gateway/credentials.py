@@ -9,6 +9,7 @@ from paddock.domain.broker.forms import forms
 from paddock.domain.egress import names
 from paddock.domain.egress.rule import Rule
 from paddock.gateway.protocol import Credential
+from paddock.gateway.redacting import NOTHING, Matcher
 
 _MOST_RETIRED = 32
 
@@ -68,3 +69,8 @@ class Credentials:
         """Every form in which a server may give a value back, with what stands for it."""
         pairs = [(value.encode(), shown.encode()) for value, shown in self.plain]
         return {form: shown for value, shown in (*self.retired, *pairs) for form in forms(value)}
+
+    @cached_property
+    def matcher(self) -> Matcher:
+        """Of all of these; one for every answer."""
+        return Matcher(self.needles) if self.needles else NOTHING

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from paddock.gateway.redacting import Redactor
+from paddock.gateway.redacting import NOTHING, Matcher, Redactor
 
 LARGEST_HEAD = 131072
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})( [^\r\n]*)?")
@@ -36,12 +36,12 @@ class Sink(Protocol):
 class Responses:
     """Of one connection, in the order of its requests."""
 
-    def __init__(self, needles: Callable[[], Mapping[bytes, bytes]]) -> None:
-        self._needles = needles
+    def __init__(self, matcher: Callable[[], Matcher]) -> None:
+        self._matcher = matcher
         self._asked: deque[str] = deque()
         self._held = bytearray()
         self._read: Callable[[], bytes | None] = self._head
-        self._body = Body(Redactor({}, same_length=True), chunked=False)
+        self._body = Body(Redactor(NOTHING, same_length=True), chunked=False)
         self._left = 0
         self.watch: Callable[[int, Mapping[bytes, list[bytes]]], Sink | None] | None = None
         """Asked about each answer, by its status and headers, who wants to see its body."""
@@ -160,7 +160,7 @@ class Responses:
         return [*closing, (b"Content-Length", lengths[0])] if lengths else closing
 
     def _redactor(self, *, same_length: bool) -> Redactor:
-        return Redactor(self._needles(), same_length=same_length)
+        return Redactor(self._matcher(), same_length=same_length)
 
     def _rendered(self, line: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
         made = line + b"\r\n" + b"".join(b"%b: %b\r\n" % each for each in headers) + b"\r\n"

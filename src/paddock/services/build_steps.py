@@ -12,7 +12,8 @@ from paddock.guest_client.commands import Ended, Output
 _ARCHIVE = "/tmp/.paddock-build.tar"  # noqa: S108 - in the sandbox
 _STEP_S = 3600.0
 # Docker's rules: of a directory its content is copied, and a destination that ends with a slash is
-# one. What is copied belongs to whom the step names, or who builds.
+# one. What is copied belongs to whom the step names, or who builds. What a pattern with ** found is
+# all that was handed in, and keeps its place below the directory that the pattern begins with.
 _COPY = """
 set -eu
 from=$1 to=$2 owner=$3 mode=$4
@@ -21,18 +22,32 @@ trap 'rm -rf "$place" {archive}' EXIT
 tar -xf {archive} -C "$place"
 cd "$place"
 case $to in */) into=1 ;; *) into= ;; esac
-set -- $from
+case $from in *'**'*)
+    from=${from%%\\**}
+    case $from in */*) from=${from%/*} ;; *) from=. ;; esac ;;
+esac
+if [ -e "$from" ] || [ -L "$from" ]; then
+    set -- "$from"
+else
+    IFS=
+    set -- $from
+    unset IFS
+fi
 if [ $# -gt 1 ]; then into=1; fi
 for each in "$@"; do
-    [ -z "$mode" ] || chmod -R "$mode" "$each"
-    chown -Rh "$owner" "$each"
+    if ! [ -e "$each" ] && ! [ -L "$each" ]; then
+        echo "$each is not among the files that were handed in" >&2
+        exit 1
+    fi
+    [ -z "$mode" ] || chmod -R -- "$mode" "$each"
+    chown -Rh -- "$owner" "$each"
     if [ -d "$each" ] && ! [ -L "$each" ]; then
-        mkdir -p "$to" && cp -a "$each/." "$to/"
+        mkdir -p "$to" && cp -a -- "$each/." "$to/"
         chown "$owner" "$to"
     elif [ -n "$into" ] || [ -d "$to" ]; then
-        mkdir -p "$to" && cp -a "$each" "$to/"
+        mkdir -p "$to" && cp -a -- "$each" "$to/"
     else
-        mkdir -p "$(dirname "$to")" && cp -a "$each" "$to"
+        mkdir -p "$(dirname "$to")" && cp -a -- "$each" "$to"
     fi
 done
 """.replace("{archive}", _ARCHIVE)

@@ -1,6 +1,7 @@
 """The unmodified code interpreter SDK: contexts, streams, rich results, three languages."""
 
 import base64
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -177,6 +178,10 @@ def test_variables_are_for_one_cell(box):
         done = box.run_code(code, language=language, envs={"V": "1"})
         assert done.logs.stdout == ["1\n"], language
         assert box.run_code(code, language=language).logs.stdout == ["None\n"], language
+    box.run_code("os.environ['V'] = 'before'")
+    box.run_code("pass", envs={"V": "1", "PATH": "/nowhere"})
+    done = box.run_code("print(os.environ.pop('V'), os.environ['PATH'] == '/nowhere')")
+    assert done.logs.stdout == ["before False\n"]
 
 
 def test_a_cell_that_takes_too_long_is_interrupted(box):
@@ -185,6 +190,63 @@ def test_a_cell_that_takes_too_long_is_interrupted(box):
     began = time.monotonic()
     assert box.run_code("'free'").text == "'free'"
     assert time.monotonic() - began < 25
+
+
+@pytest.mark.parametrize("language", ["bash", "javascript"])
+def test_other_languages_are_interrupted_too_and_remember(box, language):
+    first, endless, asked, answer = {
+        "bash": ("kept=5", "sleep 100; echo never", "echo $kept", "5\n"),
+        "javascript": ("let kept = 5", "while (true) {}", "console.log(kept)", "5\n"),
+    }[language]
+    box.run_code(first, language=language)
+    with pytest.raises(TimeoutException):
+        box.run_code(endless, language=language, timeout=3)
+    assert "".join(box.run_code(asked, language=language).logs.stdout) == answer
+
+
+def test_a_cell_that_heeds_no_interrupt_keeps_nobody_waiting(box):
+    context = box.create_code_context()
+    stubborn = """
+import time
+while True:
+    try: time.sleep(60)
+    except KeyboardInterrupt: pass
+"""
+    with pytest.raises(TimeoutException):
+        box.run_code(stubborn, context=context, timeout=3)
+    done = box.run_code("'free'", context=context, timeout=60)
+    assert done.text == "'free'"
+    assert "could not be interrupted" in "".join(done.logs.stderr)
+
+
+def test_who_gives_up_while_a_kernel_starts_breaks_nothing(live: Live, interpreter: None):
+    with Patient.create(timeout=300, **live.options) as fresh:
+        with pytest.raises(TimeoutException):
+            fresh.run_code("echo early", language="bash", timeout=0.05)
+        done = fresh.run_code("echo late", language="bash", timeout=60)
+        assert done.logs.stdout[-1] == "late\n"
+
+
+def test_a_cell_whose_context_is_restarted_ends_with_an_error(box):
+    context = box.create_code_context()
+    ended = []
+    running = threading.Thread(
+        target=lambda: ended.append(
+            box.run_code("print('begun', flush=True)\nwhile True: pass", context=context)
+        )
+    )
+    running.start()
+    time.sleep(2)
+    box.restart_code_context(context)
+    running.join(60)
+    assert ended[0].error.name == "KernelRestarted"
+    assert box.run_code("1 + 1", context=context).text == "2"
+
+
+def test_much_output_is_whole_and_of_its_own_cell(box):
+    done = box.run_code("console.log('é'.repeat(500_000))", language="javascript")
+    assert "".join(done.logs.stdout) == "é" * 500_000 + "\n"
+    assert "".join(box.run_code("console.log(1)", language="javascript").logs.stdout) == "1\n"
 
 
 def test_a_kernel_that_dies_is_started_anew(box):

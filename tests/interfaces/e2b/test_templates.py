@@ -19,6 +19,11 @@ def built(e2b, name, tmp_path_factory):
     (context / "app").mkdir()
     (context / "app" / "page.html").write_text("built")
     (context / "one.txt").write_text("one")
+    (context / "a b.txt").write_text("spaced")
+    (context / "src" / "deep").mkdir(parents=True)
+    (context / "src" / "a.py").write_text("a")
+    (context / "src" / "left.txt").write_text("no")
+    (context / "src" / "deep" / "b.py").write_text("b")
     logs = []
     template = (
         Template(file_context_path=str(context))
@@ -26,6 +31,9 @@ def built(e2b, name, tmp_path_factory):
         .set_envs({"GREETING": "hello"})
         .copy("app", "/srv/app")
         .copy("one.txt", "two.txt", mode=0o600)
+        .copy("a b.txt", "/srv/")
+        .copy("src/**/*.py", "/srv/py")
+        .copy("src/*.py", "/srv/flat/")
         .run_cmd("echo said; echo made > ~/made.txt")
         .run_cmd("mkdir /opt/rooted", user="root")
         .set_workdir("/srv/app")
@@ -41,6 +49,13 @@ def test_a_sandbox_begins_where_the_build_ended(e2b, built, name):
         assert box.files.read("/srv/app/page.html") == "built"
         assert box.files.read("/home/user/made.txt") == "made\n"
         assert box.commands.run("cat ~/two.txt; stat -c %a ~/two.txt").stdout == "one600\n"
+        found = box.commands.run("cd /srv && find . -path ./app -prune -o -type f -print | sort")
+        assert found.stdout.splitlines() == [
+            "./a b.txt",
+            "./flat/a.py",
+            "./py/a.py",
+            "./py/deep/b.py",
+        ]
         assert box.commands.run("echo $GREETING; pwd; ls -d /opt/rooted").stdout == (
             "hello\n/srv/app\n/opt/rooted\n"
         )

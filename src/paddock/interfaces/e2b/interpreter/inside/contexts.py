@@ -6,6 +6,7 @@ import asyncio
 import json
 import shlex
 import sys
+import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
@@ -20,6 +21,7 @@ from .rich import introduction
 
 _START_S = 60
 _LOOK_S = 1.0
+_INTERRUPT_S = 5.0
 _ALIASES = {"py": "python", "python3": "python", "js": "javascript", "sh": "bash"}
 KERNELS = ("javascript", "bash")
 """Beside Python's own, which Jupyter calls by names of its choice."""
@@ -50,15 +52,19 @@ class Context:
         self.cwd = cwd
         self._lock = asyncio.Lock()
         self._started: asyncio.Task[None] | None = None
+        self._generation = 0
+        """Counts what ends whatever is running: restarts that somebody wants, and its end."""
+        self._lost = ""
+        """Why what cells had said is forgotten, until somebody is told."""
 
     def shown(self) -> dict[str, str]:
         return {"id": self.id, "language": self.language, "cwd": self.cwd}
 
-    def begin(self) -> asyncio.Task[None]:
-        failed = self._started is not None and self._started.done() and self._started.exception()
-        if self._started is None or failed:
+    async def begin(self) -> None:
+        """Whoever gives up waiting does not end it for the others."""
+        if self._started is None or _has_failed(self._started):
             self._started = asyncio.ensure_future(self._start())
-        return self._started
+        await asyncio.shield(self._started)
 
     async def _start(self) -> None:
         self._manager = AsyncKernelManager(
@@ -76,12 +82,17 @@ class Context:
 
     async def restart(self) -> None:
         await self.begin()
+        self._generation += 1
+        await self._renew()
+
+    async def _renew(self) -> None:
         self._client.stop_channels()
         await self._manager.restart_kernel(now=True)
         await self._connect()
 
     async def end(self) -> None:
         await self.begin()
+        self._generation += 1
         self._client.stop_channels()
         await self._manager.shutdown_kernel(now=True)
 
@@ -101,6 +112,9 @@ class Context:
 
     async def _lines(self, code: str, env: dict[str, str]) -> AsyncGenerator[dict[str, Any], None]:
         await self.begin()
+        if self._lost:
+            yield {"type": "stderr", "text": f"{self._lost}\n", "timestamp": time.time_ns()}
+            self._lost = ""
         if env:
             await self._silently(_set(self.language, env))
         asked = self._client.execute(code, allow_stdin=False, stop_on_error=False)
@@ -113,10 +127,19 @@ class Context:
             ended = True
         finally:
             if not ended:
-                await self.interrupt()
-                await self._until_idle(asked)
+                await asyncio.shield(self._stop(asked))
             if env:
                 await self._silently(_unset(self.language, env))
+
+    async def _stop(self, asked: str) -> None:
+        """A cell that does not heed an interrupt would keep all others waiting."""
+        await self.interrupt()
+        try:
+            async with asyncio.timeout(_INTERRUPT_S):
+                await self._until_idle(asked)
+        except TimeoutError:
+            await self._renew()
+            self._lost = "the kernel was started anew: a cell before could not be interrupted"
 
     async def _until_idle(self, asked: str) -> None:
         async for _ in self._messages(asked):
@@ -128,15 +151,25 @@ class Context:
 
     async def _messages(self, asked: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """What is said of one request, until the kernel is idle again."""
+        generation = self._generation
         while True:
+            message: dict[str, Any] = {}
             try:
                 message = await self._client.get_iopub_msg(timeout=_LOOK_S)
             except (TimeoutError, Empty):
+                pass
+            except asyncio.CancelledError:
+                # Channels that are closed cancel those who wait at them.
+                if generation == self._generation:
+                    raise
+            if generation != self._generation:
+                yield _error("KernelRestarted", "the context was restarted or removed meanwhile")
+                return
+            if not message:
                 if await self._manager.is_alive():
                     continue
-                await self.restart()
-                why = "the kernel has died and was started anew"
-                yield "error", {"ename": "KernelDied", "evalue": why, "traceback": [why]}
+                await self._renew()
+                yield _error("KernelDied", "the kernel has died and was started anew")
                 return
             if message.get("parent_header", {}).get("msg_id") != asked:
                 continue
@@ -182,17 +215,51 @@ class Contexts:
         await context.end()
 
 
+def _has_failed(task: asyncio.Task[None]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+def _error(name: str, why: str) -> tuple[str, dict[str, Any]]:
+    return "error", {"ename": name, "evalue": why, "traceback": [why]}
+
+
 def _set(language: str, env: dict[str, str]) -> str:
+    """Variables for one cell; what they were before is kept beside them."""
     if language == "python":
-        return f"import os as _os; _os.environ.update({env!r})"
+        return (
+            f"import os as _os; _paddock_was = {{n: _os.environ.get(n) for n in {list(env)!r}}}; "
+            f"_os.environ.update({env!r})"
+        )
     if language == "bash":
-        return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in env.items())
-    return f"Object.assign(process.env, {json.dumps(env)})"
+        return "\n".join(
+            f'unset _paddock_{name}; [ -z "${{{name}+x}}" ] || _paddock_{name}=${name}; '
+            f"export {name}={shlex.quote(value)}"
+            for name, value in env.items()
+        )
+    return (
+        f"globalThis._paddock_was = Object.fromEntries({json.dumps(list(env))}"
+        ".map((name) => [name, process.env[name]]));"
+        f"Object.assign(process.env, {json.dumps(env)}); undefined"
+    )
 
 
 def _unset(language: str, env: dict[str, str]) -> str:
+    """A kernel that was started anew meanwhile knows of none."""
     if language == "python":
-        return f"[_os.environ.pop(name, None) for name in {list(env)!r}]"
+        return (
+            "import os as _os\n"
+            "for _name, _value in globals().pop('_paddock_was', {}).items():\n"
+            "    _os.environ.pop(_name, None)\n"
+            "    if _value is not None: _os.environ[_name] = _value\n"
+        )
     if language == "bash":
-        return f"unset {' '.join(env)}"
-    return ";".join(f"delete process.env[{json.dumps(name)}]" for name in env)
+        return "\n".join(
+            f'if [ -z "${{_paddock_{name}+x}}" ]; then unset {name}; '
+            f"else export {name}=$_paddock_{name}; unset _paddock_{name}; fi"
+            for name in env
+        )
+    return (
+        "for (const [name, value] of Object.entries(globalThis._paddock_was ?? {})) "
+        "{ delete process.env[name]; if (value !== undefined) process.env[name] = value }"
+        " delete globalThis._paddock_was; undefined"
+    )

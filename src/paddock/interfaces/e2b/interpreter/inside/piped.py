@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import base64
+import codecs
 import json
 import os
 import selectors
+import signal
 import subprocess
+import time
 from typing import IO, Any
 
 from ipykernel.kernelbase import Kernel
 
 _PIECE = 65536
-# An interrupt ends what the shell runs and not the shell. Every cell is read from its own word, so
-# that nothing in it is taken for more of what is read here.
+_INTERRUPT_S = 3.0
+# An interrupt ends the cell and not the shell. Every cell is a script of its own, read from its own
+# word, so that nothing in it is taken for more of what is read here.
 _BASH = """
-trap : INT
+trap 'return 130' INT
 while IFS= read -r word <&0; do
-    eval "$(printf %s "$word" | base64 -d)" </dev/null
+    . /dev/fd/9 9< <(printf %s "$word" | base64 -d) </dev/null
     printf '{"code": %d}\\n' $? >&3
 done
 """
@@ -34,7 +38,9 @@ let open = false
 const tell = (said) => {
   if (!open) return process.stderr.write(said.error ? said.error.stack + '\\n' : '')
   open = false
-  fs.writeSync(3, JSON.stringify(said) + '\\n')
+  // What is printed waits here until it is read; the end of the cell is told after it.
+  process.stdout.write('', () => process.stderr.write('', () =>
+    fs.writeSync(3, JSON.stringify(said) + '\\n')))
 }
 const failed = (error) => tell({ error: {
   name: (error && error.name) || 'Error', message: String((error && error.message) || error),
@@ -82,8 +88,13 @@ class PipedKernel(Kernel):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             pass_fds=[theirs],
+            # A kernel does not hear interrupts while it starts, and what it starts would never.
+            preexec_fn=_hear_interrupts,  # noqa: PLW1509 - no thread of a kernel holds a lock here
         )
         os.close(theirs)
+        self._texts = {
+            name: codecs.getincrementaldecoder("utf-8")("replace") for _, name in self._streams()
+        }
 
     def do_execute(self, code: str, silent: bool, *_more: Any, **_named: Any) -> dict[str, Any]:
         """Jupyter's own way to have a cell run."""
@@ -105,10 +116,11 @@ class PipedKernel(Kernel):
         return self._told(ended, silent)
 
     def _interrupted(self, silent: bool) -> dict[str, Any] | None:
-        """The program was sent the same signal, and tells of its end in its own way."""
+        """The program was sent the same signal, and tells of its end in its own way. One that does
+        not in time is ended."""
         try:
-            ended = self._follow(silent)
-        except KeyboardInterrupt:
+            ended = self._follow(silent, time.monotonic() + _INTERRUPT_S)
+        except (KeyboardInterrupt, TimeoutError):
             self._process.kill()
             return None
         if ended is None:
@@ -116,7 +128,7 @@ class PipedKernel(Kernel):
         stack = "KeyboardInterrupt"
         return {"error": {"name": stack, "message": "interrupted", "stack": stack}}
 
-    def _follow(self, silent: bool) -> dict[str, Any] | None:
+    def _follow(self, silent: bool, until: float | None = None) -> dict[str, Any] | None:
         """What it prints is passed on as it comes, until it says that the cell has ended."""
         control = b""
         with selectors.DefaultSelector() as selector:
@@ -124,19 +136,25 @@ class PipedKernel(Kernel):
             for stream, name in self._streams():
                 selector.register(stream, selectors.EVENT_READ, name)
             while not control.endswith(b"\n"):
-                said = self._heard(selector, silent)
+                said = self._heard(selector, silent, until)
                 if said is None:
                     return None
                 control += said
         for stream, name in self._streams():
             self._drain(stream, name, silent)
+            self._say(name, b"", silent, final=True)
         found: dict[str, Any] = json.loads(control)
         return found
 
-    def _heard(self, selector: selectors.BaseSelector, silent: bool) -> bytes | None:
+    def _heard(
+        self, selector: selectors.BaseSelector, silent: bool, until: float | None
+    ) -> bytes | None:
         """What it says of the cell, of all that is there to read; None when it has ended."""
         control = b""
-        for key, _ in selector.select():
+        left = None if until is None else until - time.monotonic()
+        if left is not None and left <= 0:
+            raise TimeoutError
+        for key, _ in selector.select(left):
             data = os.read(key.fd, _PIECE)
             if key.data and data:
                 self._say(key.data, data, silent)
@@ -163,9 +181,11 @@ class PipedKernel(Kernel):
                     return
                 self._say(name, data, silent)
 
-    def _say(self, name: str, data: bytes, silent: bool) -> None:
-        if not silent:
-            content = {"name": name, "text": data.decode(errors="replace")}
+    def _say(self, name: str, data: bytes, silent: bool, *, final: bool = False) -> None:
+        """Whole characters: a piece may end within one."""
+        text = self._texts[name].decode(data, final)
+        if text and not silent:
+            content = {"name": name, "text": text}
             self.send_response(self.iopub_socket, "stream", content)
 
     def _told(self, ended: dict[str, Any], silent: bool) -> dict[str, Any]:
@@ -201,6 +221,10 @@ class PipedKernel(Kernel):
         self._process.kill()
         self._process.wait()
         return {"status": "ok", "restart": restart}
+
+
+def _hear_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class BashKernel(PipedKernel):

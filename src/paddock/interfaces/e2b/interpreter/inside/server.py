@@ -14,6 +14,7 @@ from tornado.web import Application, HTTPError, RequestHandler
 from .contexts import Context, Contexts, UnknownLanguage
 
 PORT = 49999
+_KINDS = {"code": str, "context_id": str, "language": str, "cwd": str, "env_vars": dict}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -30,6 +31,9 @@ class Handler(RequestHandler):
             raise HTTPError(400, reason="the body is no JSON") from None
         if not isinstance(found, dict):
             raise HTTPError(400, reason="the body is no JSON object")
+        for name, kind in _KINDS.items():
+            if found.get(name) is not None and not isinstance(found[name], kind):
+                raise HTTPError(400, reason=f"{name} is no {kind.__name__}")
         return found
 
     def context(self, identifier: str) -> Context:
@@ -52,6 +56,8 @@ class Health(Handler):
 class Execute(Handler):
     """A cell. The answer goes on as long as it runs; who goes away interrupts it."""
 
+    _is_left = False
+
     async def post(self) -> None:
         asked = self.asked()
         code, env = str(asked.get("code", "")), asked.get("env_vars") or {}
@@ -65,8 +71,12 @@ class Execute(Handler):
         self._work = asyncio.ensure_future(self._run(context, code, env))
         try:
             await self._work
-        except (asyncio.CancelledError, StreamClosedError):
+        except StreamClosedError:
             return
+        except asyncio.CancelledError:
+            if self._is_left:
+                return
+            raise
         await self.finish()
 
     async def _run(self, context: Context, code: str, env: dict[str, str]) -> None:
@@ -79,6 +89,7 @@ class Execute(Handler):
             await lines.aclose()
 
     def on_connection_close(self) -> None:
+        self._is_left = True
         self._work.cancel()
 
 
