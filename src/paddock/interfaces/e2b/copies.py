@@ -86,13 +86,13 @@ async def _fork(
         made = await given.sandboxes.fork(who, source.id, wish)
         await given.e2b.headers.copy(who, source.id, made.id)
         await settle_again(given, who, made)
-        await given.e2b.passages.holders.add(who, made)
+        keys = await given.e2b.passages.holders.give(who, made)
     except PaddockError as error:
         if made is not None:
             await given.sandboxes.delete(who, made.id, force=True)  # nobody has heard of it
         told = errors.told(error)
         return {"error": errors.body(told.status, errors.text(error), told.word)}
-    return {"sandbox": views.made(made, given.e2b.passages, domain)}
+    return {"sandbox": views.made(made, keys, domain)}
 
 
 def _keeps_memory(given: Services, sandbox: SandboxRecord) -> bool:

@@ -60,17 +60,16 @@ async def _create(
     except PaddockError:
         await given.sandboxes.delete(who, sandbox.id, force=True)  # nobody has heard of it
         raise
-    await given.e2b.passages.holders.add(who, sandbox)
-    return JSONResponse(views.made(sandbox, given.e2b.passages, domain), 201)
+    keys = await given.e2b.passages.holders.give(who, sandbox)
+    return JSONResponse(views.made(sandbox, keys, domain), 201)
 
 
 @router.get("/sandboxes/{sandbox}")
 async def get(given: Given, who: Who, domain: Domain, sandbox: str) -> Response:
     found = await find(given, who, sandbox)
-    opens = given.e2b.passages if Scope.SANDBOXES_WRITE in who.scopes else None
-    if opens is not None:
-        await opens.holders.add(who, found)
-    told = views.detailed(found, opens, domain)
+    may_enter = Scope.SANDBOXES_WRITE in who.scopes
+    keys = await given.e2b.passages.holders.give(who, found) if may_enter else None
+    told = views.detailed(found, keys, domain)
     told["network"] = network.described(found, rules.described(given.e2b.headers.of(found)))
     return JSONResponse(told)
 
@@ -87,8 +86,8 @@ async def connect(
     found = await find(given, who, sandbox)
     if found.state is SandboxState.RUNNING:
         found = await _prolong(given, who, found, asked.timeout)
-        await given.e2b.passages.holders.add(who, found)
-        return JSONResponse(views.made(found, given.e2b.passages, domain), 200)
+        keys = await given.e2b.passages.holders.give(who, found)
+        return JSONResponse(views.made(found, keys, domain), 200)
     if found.state is SandboxState.PAUSED and not asked.memory:
         found = await given.sandboxes.stop(who, found.id)
     if found.state is SandboxState.PAUSED:
@@ -97,8 +96,8 @@ async def connect(
         found = await given.sandboxes.start(who, found.id)
         await settle_again(given, who, found)
     found = await _expire(given, who, found, asked.timeout)
-    await given.e2b.passages.holders.add(who, found)
-    return JSONResponse(views.made(found, given.e2b.passages, domain), 201)
+    keys = await given.e2b.passages.holders.give(who, found)
+    return JSONResponse(views.made(found, keys, domain), 201)
 
 
 @router.post("/sandboxes/{sandbox}/timeout")
