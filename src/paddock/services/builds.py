@@ -99,6 +99,7 @@ class Builds:
         principal.require(Scope.TEMPLATES_WRITE)
         wanted = tuple(dict.fromkeys(check_tag(tag) for tag in tags)) or (DEFAULT_TAG,)
         build = Build(str(uuid.uuid4()), check_build_name(name), self._clock.wall(), wanted)
+        await self._store.read(lambda tx: _check_free(tx, principal.team_id, name))
         await self._write(principal.team_id, build)
         self._forget_oldest()
         self._work[build.id] = _Work(principal.team_id, build, [], limits)
@@ -140,6 +141,12 @@ class Builds:
         if not found.builds:
             raise NotFound(f"there is no template {name[:80]} of your team")
         return found
+
+    async def is_taken(self, principal: Principal, name: str) -> bool:
+        """Whether the team has built something of that name."""
+        return bool(
+            (await self._store.read(lambda tx: _family(tx, principal.team_id, name))).builds
+        )
 
     async def families(self, principal: Principal) -> Sequence[Family]:
         principal.require(Scope.TEMPLATES_READ)
@@ -294,6 +301,15 @@ class Builds:
 def _family(tx: Transaction, team_id: str, name: str) -> Family:
     found = tx.values.get(_key(team_id, name))
     return Family(name) if found is None else msgspec.convert(found, Family)
+
+
+def _check_free(tx: Transaction, team_id: str, name: str) -> None:
+    """One name means one thing; what was built under it before may be built again."""
+    if not _family(tx, team_id, name).builds and tx.snapshots.get(team_id, name) is not None:
+        raise Conflict(
+            f"{name} is the name of a snapshot",
+            remediation="choose another, or delete the snapshot first",
+        )
 
 
 def _put(tx: Transaction, team_id: str, family: Family) -> None:

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from e2b import BuildException, Template, wait_for_port
+from e2b import BuildException, SandboxException, Template, wait_for_port
 
 pytestmark = [pytest.mark.timeout(90)]
 
@@ -120,3 +120,32 @@ def test_a_build_goes_on_behind_and_is_asked_about(e2b):
         assert box.commands.run("cat made; echo $SEASON").stdout == "made\nautumn\n"
     finally:
         box.kill()
+
+
+def test_a_name_means_one_thing(e2b):
+    name, other = f"one-{time.time_ns()}", f"other-{time.time_ns()}"
+    e2b.Template.build(Template().from_base_image().run_cmd("echo built > ~/f"), name)
+    box = e2b.Sandbox.create(timeout=60)
+    try:
+        with pytest.raises(SandboxException, match="name of a template"):
+            box.create_snapshot(name=name)
+        taken = box.create_snapshot(name=other)
+    finally:
+        box.kill()
+    with pytest.raises(BuildException, match="name of a snapshot"):
+        e2b.Template.build(Template().from_base_image().run_cmd("true"), other)
+    assert e2b.Sandbox.delete_snapshot(f"{other}:v1") is False
+    assert e2b.Sandbox.delete_snapshot(taken.snapshot_id) is True
+    assert e2b.Template.exists(name) is True
+
+
+def test_what_is_deleted_by_a_tag_is_that_tag(e2b):
+    name = f"tags-{time.time_ns()}"
+    template = Template().from_base_image().run_cmd("true")
+    e2b.Template.build(template, f"{name}:v1", tags=["x"])
+    e2b.Template.build(template, f"{name}:v2")
+    assert {each.tag for each in e2b.Template.get_tags(name)} == {"v1", "x", "v2"}
+    assert e2b.Sandbox.delete_snapshot(f"{name}:v1") is True
+    assert e2b.Sandbox.delete_snapshot(f"{name}:v1") is False
+    assert {each.tag for each in e2b.Template.get_tags(name)} == {"x", "v2"}
+    e2b.Sandbox.create(f"{name}:v2", timeout=60).kill()

@@ -76,8 +76,9 @@ class SandboxDoor:
         if isinstance(admitted, Reply):
             return admitted
         if sandbox.state is not SandboxState.RUNNING:
-            if mark_of(sandbox, Mark.AUTO_RESUME) != "true":
-                return _gone(sandbox.id)
+            wakes = mark_of(sandbox, Mark.AUTO_RESUME) == "true"
+            if not wakes or sandbox.state is not SandboxState.PAUSED:
+                return _gone(sandbox.id)  # what has to boot is for an explicit connect
             try:
                 sandbox = await self._passages.wake(sandbox)
             except PaddockError as error:

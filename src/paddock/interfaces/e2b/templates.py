@@ -9,6 +9,7 @@ from pydantic import Field
 
 from paddock.domain.build import Build, BuildState, Family, Line, Step, StepKind
 from paddock.domain.errors import (
+    Conflict,
     InvalidRequest,
     NotFound,
     PaddockError,
@@ -82,7 +83,7 @@ class RemoveTags(Body):
 @router.post("/v3/templates")
 async def begin(given: Given, who: Who, asked: BeginBuild) -> Response:
     name, tag = split(asked.name)
-    tags = asked.tags or ([tag] if ":" in asked.name else [])
+    tags = [tag, *asked.tags] if ":" in asked.name else asked.tags
     limits = Limits()
     if asked.cpu_count is not None:
         limits["cpus"] = asked.cpu_count
@@ -203,13 +204,31 @@ async def tags(given: Given, who: Who, name: str) -> Response:
 
 @router.delete("/templates/{name:path}")
 async def delete(given: Given, who: Who, name: str) -> Response:
-    """A template with all its builds, or a snapshot: clients use the same route for both."""
-    short = split(name)[0]
-    try:
-        await given.e2b.builds.delete(who, short)
-    except NotFound:
+    """A template with all its builds, one tag of it, or a snapshot: clients use the same route for
+    all of them, and name a snapshot with a tag."""
+    short, tag = split(name)
+    if not await given.e2b.builds.is_taken(who, short):
+        if tag != DEFAULT_TAG:
+            raise NotFound(f"there is no snapshot {short[:80]} with a tag {tag[:80]}")
         await given.snapshots.delete(who, short)
+    elif ":" in name:
+        await _check_clear(given, who, short)
+        await given.e2b.builds.untag(who, short, [tag])
+    else:
+        await given.e2b.builds.delete(who, short)
     return Response(status_code=204)
+
+
+async def _check_clear(given: Services, who: Principal, name: str) -> None:
+    """Paddock's own API names snapshots without regard to templates."""
+    try:
+        snapshot = await given.snapshots.get(who, name)
+    except NotFound:
+        return
+    raise Conflict(
+        f"{name} is the name of a template and of a snapshot",
+        remediation=f"delete the snapshot by its id: {snapshot.id}",
+    )
 
 
 async def _plan(given: Services, who: Principal, asked: StartBuild) -> Plan:
