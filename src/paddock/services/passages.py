@@ -39,7 +39,7 @@ _ENDINGS = frozenset(
         EventKind.SANDBOX_DELETED,
     }
 )
-_RUNNING = SandboxFilter(states=frozenset({SandboxState.RUNNING}))
+_PRESENT = SandboxFilter(states=frozenset({SandboxState.RUNNING, SandboxState.PAUSED}))
 _ASLEEP = (SandboxState.STOPPED, SandboxState.PAUSED, SandboxState.ARCHIVED)
 Cut = Callable[[], None]
 
@@ -92,9 +92,9 @@ class Passages:
         ends = sandbox.clock.expires_at
         return math.inf if ends is None else ends - self._clock.wall()
 
-    async def running(self) -> AsyncIterator[SandboxRecord]:
-        """Every team's: for what is recognised by its secret alone."""
-        async for sandbox in self._changes.each(_RUNNING):
+    async def present(self) -> AsyncIterator[SandboxRecord]:
+        """Every team's that run or are paused: for what is recognised by its secret alone."""
+        async for sandbox in self._changes.each(_PRESENT):
             yield sandbox
 
     async def wake(self, sandbox: SandboxRecord) -> SandboxRecord:

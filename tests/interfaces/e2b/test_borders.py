@@ -13,6 +13,7 @@ import pytest
 from e2b import AuthenticationException, SandboxException
 from fastapi.routing import APIRoute
 
+from paddock.domain.egress import doors
 from paddock.domain.errors import leaves
 from paddock.interfaces.e2b.app import ROUTERS
 from paddock.interfaces.e2b.errors import TABLE, answer
@@ -115,6 +116,7 @@ def test_no_route_answers_who_has_no_key_and_no_team_sees_anothers(live, box):
             {"templateID": "base", "network": {"maskRequestHost": "a\r\nX: y"}},
             400,
         ),
+        ("POST", "/v2/sandboxes", {"templateID": "mcp-gateway", "mcp": {"x": {}}}, 501),
         ("GET", "/v2/sandboxes?state=odd", None, 400),
         ("GET", "/v2/sandboxes?limit=1000", None, 400),
         ("GET", "/v3/nothing", None, 404),
@@ -145,6 +147,31 @@ def test_of_the_guest_only_what_is_e2bs_can_be_reached(live, box):
     without = {name: value for name, value in headers.items() if name != "X-Access-Token"}
     for path in ("/metrics", "/envs"):
         assert ask(live.url + path, **without)[0] == 401
+
+
+@pytest.mark.parametrize("port", ["0", "70000", "9" * 5000, "abc"])
+def test_a_port_that_is_none_is_said_to_be(live, box, port):
+    headers = {"E2b-Sandbox-Id": box.sandbox_id, "E2b-Sandbox-Port": port}
+    status, said = ask(f"{live.url}/x", **headers)
+    assert (status, said["code"]) == (400, 400)
+
+
+def test_an_end_of_a_signature_that_is_no_time_is_said_to_be(live, box):
+    url = f"{live.url}/files?path=x&signature=v1_{'A' * 43}&signature_expiration={'9' * 5000}"
+    for headers in ({}, {"E2b-Sandbox-Id": box.sandbox_id}):
+        status, said = ask(url, **headers)
+        assert (status, said["code"]) == (400, 400)
+
+
+def test_the_gateway_of_a_fenced_sandbox_is_no_port_of_its(live, e2b):
+    box = e2b.Sandbox.create(timeout=60, network={"allow_out": ["192.0.2.1/32"]})
+    try:
+        for port in doors.ALL:
+            headers = {"E2b-Sandbox-Id": box.sandbox_id, "E2b-Sandbox-Port": str(port)}
+            status, said = ask(f"{live.url}/x", **headers)
+            assert (status, said["message"]) == (502, "The sandbox is running but port is not open")
+    finally:
+        box.kill()
 
 
 def test_who_may_only_look_is_not_given_what_opens_it(live, box):

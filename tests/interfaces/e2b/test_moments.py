@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -57,6 +58,18 @@ def test_traffic_does_not_boot_what_was_put_away_without_its_memory(e2b, placed)
         assert box.get_info().state == SandboxState.PAUSED
         again = e2b.Sandbox.connect(box.sandbox_id)
         assert again.commands.run("pwd; pgrep -c -x sleep").stdout == "/srv/w\n1\n"
+    finally:
+        e2b.Sandbox.kill(box.sandbox_id)
+
+
+def test_a_signed_address_wakes_what_traffic_wakes(e2b):
+    box = e2b.Sandbox.create(timeout=120, lifecycle={"on_timeout": "pause", "auto_resume": True})
+    try:
+        box.files.write("f.txt", "kept")
+        url = box.download_url("f.txt")
+        box.pause()
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            assert answer.read() == b"kept"
     finally:
         e2b.Sandbox.kill(box.sandbox_id)
 

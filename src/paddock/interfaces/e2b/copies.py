@@ -18,7 +18,7 @@ from paddock.interfaces.e2b.listing import NEXT
 from paddock.interfaces.e2b.settling import settle_again
 from paddock.interfaces.e2b.sources import split
 from paddock.ports.store import Page
-from paddock.services.builds import DEFAULT_TAG
+from paddock.services.builds import DEFAULT_TAG, is_build
 from paddock.services.making import Wish
 from paddock.services.taking import Capture
 
@@ -61,7 +61,7 @@ async def list_snapshots(
     after = next_token
     while len(found) <= limit:
         page = await given.snapshots.list(who, meant(sandbox) if sandbox else "", Page(500, after))
-        found += [each for each in page if each.ref and wanted in ("", each.name, each.id)]
+        found += [each for each in page if _is_shown(each, wanted)]
         if len(page) < 500:
             break
         after = page[-1].id
@@ -122,6 +122,11 @@ async def _hand_over(
 def _failed(error: PaddockError) -> dict[str, Any]:
     told = errors.told(error)
     return {"error": errors.body(told.status, errors.text(error), told.word)}
+
+
+def _is_shown(snapshot: SnapshotRecord, name: str) -> bool:
+    named = name in ("", snapshot.name, snapshot.id)
+    return bool(snapshot.ref) and named and not is_build(snapshot)
 
 
 def _keeps_memory(given: Services, sandbox: SandboxRecord) -> bool:

@@ -21,6 +21,7 @@ from paddock.interfaces.e2b.addresses import (
     FileUrl,
     address_of,
     file_url_of,
+    unclear,
 )
 from paddock.interfaces.e2b.checked import START
 from paddock.interfaces.e2b.errors import text
@@ -58,6 +59,8 @@ class SandboxDoor:
         if head.host == self._api_host:
             return self._api
         address = address_of(head, self._domain)
+        if address is not None and not address.is_port:
+            return said(400, "a sandbox's port is a number from 1 to 65535")
         if address is not None:
             return self._enter(head, address)
         if (url := file_url_of(head)) is not None and head.get(guards.TOKEN) is None:
@@ -98,10 +101,12 @@ class SandboxDoor:
     async def _find_file(self, head: RequestHead, url: FileUrl) -> Answer:
         """Whose signature it is: at a shared address nothing else says which sandbox is meant. What
         can be nobody's is not looked for."""
+        if why := unclear(head):
+            return said(400, why)
         if not is_signature(url) or is_expired(url, time.time()):
             wrong = "signature is already expired" if is_signature(url) else "invalid signature"
             return said(401, wrong)
-        async for sandbox in self._passages.running():
+        async for sandbox in self._passages.present():
             tokens = self._passages.holders.tokens_of(sandbox)
             if any(fits(url, head.method, token) for token in tokens):
                 return await self._enter(head, Address(sandbox.id, GUEST_PORT))

@@ -23,8 +23,8 @@ from paddock.interfaces.api.schemas.common import Text
 from paddock.interfaces.e2b import views
 from paddock.interfaces.e2b.bodies import Body
 from paddock.interfaces.e2b.network import unsaid
-from paddock.interfaces.e2b.sources import find_source, split
-from paddock.services.builds import DEFAULT_TAG, Plan
+from paddock.interfaces.e2b.sources import find_source, ours, split
+from paddock.services.builds import DEFAULT_TAG, Plan, is_build
 
 router = APIRouter()
 _LINES = 100
@@ -36,6 +36,8 @@ _STATES = {
 }
 _THEIR_BASE = "e2bdev/base"
 _UPLOAD = "upload"
+_FIRST = "base"
+"""The step before the first, in E2B's words."""
 
 
 class BeginBuild(Body):
@@ -156,7 +158,11 @@ async def status(
         "logEntries": shown,
     }
     if found.state is BuildState.FAILED:
-        answer["reason"] = {"message": found.why, "step": found.failed_step, "logEntries": []}
+        answer["reason"] = {
+            "message": found.why,
+            "step": found.failed_step or _FIRST,
+            "logEntries": [],
+        }
     return JSONResponse(answer)
 
 
@@ -210,7 +216,10 @@ async def delete(given: Given, who: Who, name: str) -> Response:
     if not await given.e2b.builds.is_taken(who, short):
         if tag != DEFAULT_TAG:
             raise NotFound(f"there is no snapshot {short[:80]} with a tag {tag[:80]}")
-        await given.snapshots.delete(who, short)
+        found = await given.snapshots.get(who, short)
+        if is_build(found):
+            raise NotFound(f"there is no snapshot {short[:80]}")
+        await given.snapshots.delete(who, found.id)
     elif ":" in name:
         await _check_clear(given, who, short)
         await given.e2b.builds.untag(who, short, [tag])
@@ -267,7 +276,7 @@ async def _is_known(given: Services, who: Principal, name: str) -> bool:
     else:
         return True
     try:
-        return any(each.name == name for each in await given.templates.list(who, ""))
+        return any(each.name == ours(name) for each in await given.templates.list(who, ""))
     except PaddockError:
         return False  # this provider keeps none of its own
 
