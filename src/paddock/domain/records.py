@@ -73,7 +73,7 @@ class SandboxRecord:
     quarantine: Quarantine | None = None
     """It was set aside: nobody but an admin goes in."""
     holders: tuple[str, ...] = ()
-    """Tokens that were given what opens its guest, which does not say who has it."""
+    """Tokens and sessions that were given what opens its guest."""
     version: int = 0
 
     @property

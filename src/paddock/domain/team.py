@@ -152,6 +152,11 @@ class Principal:
         return self.actor.partition("/")[0]
 
     @property
+    def means(self) -> str:
+        """What they act by: a token, a session, or a part of Paddock."""
+        return self.actor.rpartition("/")[2]
+
+    @property
     def person_id(self) -> str:
         return self.holder if is_id(self.holder, PERSON_PREFIX) else ""
 

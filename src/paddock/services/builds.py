@@ -24,7 +24,7 @@ from paddock.domain.egress import EgressWish
 from paddock.domain.errors import Conflict, NotFound, PaddockError
 from paddock.domain.ids import new_ulid
 from paddock.domain.lifetime import Terms
-from paddock.domain.records import SandboxRecord
+from paddock.domain.records import SandboxRecord, SnapshotRecord
 from paddock.domain.sandbox import Limits
 from paddock.domain.team import Principal, Scope
 from paddock.ports.clock import Clock
@@ -40,6 +40,8 @@ from paddock.services.taking import Capture
 
 _log = logging.getLogger(__name__)
 DEFAULT_TAG = "default"
+_BUILD_LABEL = "paddock.build"
+"""Of the sandbox that something is built in, and of the snapshot that is left of it."""
 _LONGEST_S = 2 * 3600.0
 _MOST_REMEMBERED = 100
 
@@ -99,6 +101,7 @@ class Builds:
         principal.require(Scope.TEMPLATES_WRITE)
         wanted = tuple(dict.fromkeys(check_tag(tag) for tag in tags)) or (DEFAULT_TAG,)
         build = Build(str(uuid.uuid4()), check_build_name(name), self._clock.wall(), wanted)
+        await self._store.read(lambda tx: _check_free(tx, principal.team_id, name))
         await self._write(principal.team_id, build)
         self._forget_oldest()
         self._work[build.id] = _Work(principal.team_id, build, [], limits)
@@ -121,13 +124,14 @@ class Builds:
     ) -> tuple[Build, Sequence[Line]]:
         """How it is, and all that was said; what another process has begun and not ended, failed.
         NotFound when it is not the team's."""
+        principal.require(Scope.TEMPLATES_READ)
+        work = self._work.get(build_id)
+        if work is not None and (work.team_id, work.build.name) == (principal.team_id, name):
+            return work.build, work.lines
         family = await self.family(principal, name)
         build = family.builds.get(build_id)
         if build is None:
             raise NotFound(f"template {name[:80]} has no build {build_id[:80]}")
-        work = self._work.get(build_id)
-        if work is not None:
-            return work.build, work.lines
         if build.state in (BuildState.WAITING, BuildState.BUILDING):
             why = "the server was started anew meanwhile; build it again"
             build = replace(build, state=BuildState.FAILED, why=why)
@@ -140,6 +144,12 @@ class Builds:
         if not found.builds:
             raise NotFound(f"there is no template {name[:80]} of your team")
         return found
+
+    async def is_taken(self, principal: Principal, name: str) -> bool:
+        """Whether the team has built something of that name."""
+        return bool(
+            (await self._store.read(lambda tx: _family(tx, principal.team_id, name))).builds
+        )
 
     async def families(self, principal: Principal) -> Sequence[Family]:
         principal.require(Scope.TEMPLATES_READ)
@@ -167,10 +177,11 @@ class Builds:
             _put(tx, principal.team_id, replace(family, tags=tags))
 
         await self._store.write(assign)
+        await self._collect(principal, name)
         return build
 
     async def untag(self, principal: Principal, name: str, tags: Sequence[str]) -> None:
-        """The builds stay."""
+        """What no other tag means goes."""
         principal.require(Scope.TEMPLATES_WRITE)
         family = await self.family(principal, name)
         if unknown := set(tags) - set(family.tags):
@@ -182,6 +193,7 @@ class Builds:
             _put(tx, principal.team_id, replace(now, tags=kept))
 
         await self._store.write(remove)
+        await self._collect(principal, name)
 
     async def delete(self, principal: Principal, name: str) -> None:
         """All of its builds. Sandboxes made of them are not touched."""
@@ -221,13 +233,14 @@ class Builds:
             )
             say(failure.why, "error")
         except PaddockError as error:
-            done = replace(work.build, state=BuildState.FAILED, why=str(error), failed_step="base")
+            done = replace(work.build, state=BuildState.FAILED, why=str(error))
             say(error.message, "error")
         except Exception:  # noqa: BLE001 - who waits for it has to be told
             _log.exception("a build failed", extra={"build": work.build.id})
             done = replace(work.build, state=BuildState.FAILED, why="the server made a mistake")
         await self._write(principal.team_id, done)
         work.build = done
+        await self._collect(principal, done.name)
 
     async def _build(
         self, principal: Principal, work: _Work, plan: Plan, *, say: Callable[[str], None]
@@ -235,6 +248,7 @@ class Builds:
         wish = Wish(
             template=plan.template,
             snapshot=plan.snapshot,
+            labels={_BUILD_LABEL: work.build.id},
             env=plan.base.env,
             resources=work.limits,
             lifetime=Terms(timeout_s=_LONGEST_S, idle_timeout_s=None),
@@ -284,6 +298,25 @@ class Builds:
 
         await self._store.write(write)
 
+    async def _collect(self, principal: Principal, name: str) -> None:
+        """Builds that were ready and that no tag means any more: nobody can ask for them."""
+
+        def drop(tx: Transaction) -> Sequence[Build]:
+            family = _family(tx, principal.team_id, name)
+            meant = set(family.tags.values())
+            done = [each for each in family.builds.values() if each.state is BuildState.READY]
+            dropped = [each for each in done if each.id not in meant]
+            gone = {each.id for each in dropped}
+            kept = {key: each for key, each in family.builds.items() if key not in gone}
+            if dropped and kept:
+                _put(tx, principal.team_id, replace(family, builds=kept))
+            elif dropped:
+                tx.values.remove(_key(principal.team_id, name))
+            return dropped
+
+        for build in await self._store.write(drop):
+            await self._forget(principal, build.left.snapshot_id)
+
     async def _forget(self, principal: Principal, snapshot_id: str) -> None:
         try:
             await self._snapshots.delete(principal, snapshot_id)
@@ -291,9 +324,23 @@ class Builds:
             return
 
 
+def is_build(record: SandboxRecord | SnapshotRecord) -> bool:
+    """Whether it is part of a build, and not what somebody works in or has taken."""
+    return _BUILD_LABEL in record.labels
+
+
 def _family(tx: Transaction, team_id: str, name: str) -> Family:
     found = tx.values.get(_key(team_id, name))
     return Family(name) if found is None else msgspec.convert(found, Family)
+
+
+def _check_free(tx: Transaction, team_id: str, name: str) -> None:
+    """One name means one thing; what was built under it before may be built again."""
+    if not _family(tx, team_id, name).builds and tx.snapshots.get(team_id, name) is not None:
+        raise Conflict(
+            f"{name} is the name of a snapshot",
+            remediation="choose another, or delete the snapshot first",
+        )
 
 
 def _put(tx: Transaction, team_id: str, family: Family) -> None:

@@ -1,14 +1,10 @@
 """The way through to a sandbox's guest, for clients that speak the guest's protocol themselves."""
 
-import base64
-import hashlib
-import hmac
 import logging
 import math
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 
 from paddock.domain.errors import PaddockError
 from paddock.domain.event import Event, EventKind
@@ -20,18 +16,19 @@ from paddock.domain.team import Principal
 from paddock.ports.clock import Clock
 from paddock.ports.dialer import Dialer
 from paddock.ports.provider import Endpoint, Ref
-from paddock.ports.store import ANY_TEAM, SandboxFilter, Store, Transaction
+from paddock.ports.store import SandboxFilter, Store
 from paddock.services.activity import Activity
 from paddock.services.changes import Changes
+from paddock.services.holders import AccessTokens, Holders
 from paddock.services.policies import Policies
 from paddock.services.previews import Previews
 from paddock.services.providers import Providers
 from paddock.services.sandboxes import Sandboxes
+from paddock.services.stays import Stays
 from paddock.services.system import system
 
 _log = logging.getLogger(__name__)
 _MOST_MACHINES = 1000
-_MOST_HOLDERS = 200
 _ENDINGS = frozenset(
     {
         EventKind.SANDBOX_PAUSED,
@@ -42,49 +39,9 @@ _ENDINGS = frozenset(
         EventKind.SANDBOX_DELETED,
     }
 )
-_RUNNING = SandboxFilter(states=frozenset({SandboxState.RUNNING}))
+_PRESENT = SandboxFilter(states=frozenset({SandboxState.RUNNING, SandboxState.PAUSED}))
 _ASLEEP = (SandboxState.STOPPED, SandboxState.PAUSED, SandboxState.ARCHIVED)
 Cut = Callable[[], None]
-
-
-class AccessTokens:
-    """Made of what they are for and a key that never leaves the control plane: nothing has to be
-    kept, and they are the same after a pause, a restart and a move to another machine."""
-
-    def __init__(self, key: bytes) -> None:
-        self._key = key
-
-    def of(self, subject: str, purpose: str = "guest") -> str:
-        """What lets its bearer through, for one purpose: the guest, or the ports of programs."""
-        text = f"paddock {purpose} access {subject}"
-        made = hmac.new(self._key, text.encode(), hashlib.sha256).digest()
-        return base64.b32encode(made).decode().rstrip("=").lower()
-
-    def opens(self, offered: str, subject: str, purpose: str = "guest") -> bool:
-        expected = self.of(subject, purpose)
-        return hmac.compare_digest(offered.encode("utf-8", "replace"), expected.encode())
-
-
-class Holders:
-    """Who was given what opens a sandbox's guest: from then on each of them may be who asks."""
-
-    def __init__(self, store: Store, changes: Changes) -> None:
-        self._store = store
-        self._changes = changes
-
-    async def add(self, principal: Principal, sandbox: SandboxRecord) -> None:
-        means = principal.actor.rpartition("/")[2]
-        if means in sandbox.holders:
-            return
-
-        def note(tx: Transaction) -> None:
-            current = tx.sandboxes.get(ANY_TEAM, sandbox.id)
-            if current is not None and means not in current.holders:
-                holders = (*current.holders, means)[-_MOST_HOLDERS:]
-                tx.sandboxes.replace(replace(current, holders=holders))
-
-        await self._store.write(note)
-        self._changes.forget(sandbox.id)
 
 
 class Passages:
@@ -103,6 +60,8 @@ class Passages:
         activity: Activity,
         dial: Dialer,
         key: bytes,
+        stays: Stays,
+        anyone: Principal | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -114,7 +73,7 @@ class Passages:
         self._activity = activity
         self._dial = dial
         self.tokens = AccessTokens(key)
-        self.holders = Holders(store, changes)
+        self.holders = Holders(store, changes, tokens=self.tokens, stays=stays, anyone=anyone)
         self._addresses: dict[str, GuestAddress] = {}
         """By machine: a sandbox that was started again is at another place."""
         self._visits: dict[str, set[Cut]] = {}
@@ -133,9 +92,9 @@ class Passages:
         ends = sandbox.clock.expires_at
         return math.inf if ends is None else ends - self._clock.wall()
 
-    async def running(self) -> AsyncIterator[SandboxRecord]:
-        """Every team's: for what is recognised by its secret alone."""
-        async for sandbox in self._changes.each(_RUNNING):
+    async def present(self) -> AsyncIterator[SandboxRecord]:
+        """Every team's that run or are paused: for what is recognised by its secret alone."""
+        async for sandbox in self._changes.each(_PRESENT):
             yield sandbox
 
     async def wake(self, sandbox: SandboxRecord) -> SandboxRecord:
@@ -171,6 +130,7 @@ class Passages:
 
     async def check(
         self,
+        holder: Principal,
         sandbox: SandboxRecord,
         argv: Sequence[str],
         env: Mapping[str, str],
@@ -179,17 +139,8 @@ class Passages:
         user: str,
     ) -> None:
         """Forbidden or ApprovalRequired unless every policy allows the command."""
-        who = await self._client_of(sandbox)
+        who = system(sandbox.team_id, f"passage/{holder.means}")
         await self._policies.check(who, sandbox, argv, env, cwd=cwd, user=user)
-
-    async def _client_of(self, sandbox: SandboxRecord) -> Principal:
-        """An access token does not say who has it. It stands for what the sandbox was made with;
-        all who were given it count as who asks."""
-        first = await self._store.read(
-            lambda tx: tx.events.after(0, 1, team_id=sandbox.team_id, subject=sandbox.id)
-        )
-        means = first[0].actor.rpartition("/")[2] if first else ""
-        return system(sandbox.team_id, f"passage/{means}" if means else "passage")
 
     def working(self, sandbox_id: str) -> AbstractContextManager[None]:
         return self._activity.working(sandbox_id, "passage")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from paddock.domain import preview
+from paddock.domain.egress import doors
 from paddock.domain.errors import NotFound, PaddockError, Unauthenticated
 from paddock.domain.event import Event, EventKind
 from paddock.domain.preview import PreviewLink
@@ -194,7 +195,9 @@ class Previews:
             self._failures[sandbox.id] = (self._clock.now(), error)
 
     async def connect(self, sandbox: SandboxRecord, port: int) -> socket.socket:
-        """A connection to the port inside."""
+        """A connection to the port inside; what is the gateway's is nobody's to see."""
+        if is_fence(sandbox, port, doors.ADDRESS):
+            raise ConnectionRefusedError(f"port {port} of {sandbox.id} is the gateway's")
         machine = f"{sandbox.ref} {sandbox.started_at}"
         if machine not in self._endpoints and len(self._endpoints) >= _MOST_MACHINES:
             self._endpoints.clear()

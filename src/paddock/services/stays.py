@@ -71,11 +71,23 @@ class Stays:
         self._store = store
         self._clock = clock
         self._visits: set[_Visit] = set()
+        self._standing: dict[str, Principal] = {}
+        """Until the next look, by token or session."""
+
+    async def standing(self, means: str) -> Principal:
+        """Whom a token or a session stands for, for who has proved before that it is theirs;
+        Unauthenticated once it has ended."""
+        if (known := self._standing.get(means)) is not None:
+            return known
+        now = self._clock.wall()
+        found = await self._store.read(lambda tx: _found(tx, means) if _can_end(means) else None)
+        principal = self._standing[means] = _lasting(found, now)
+        return principal
 
     @contextmanager
     def staying(self, principal: Principal, end: End) -> Iterator[None]:
         """While this is open, `end` is called once if they may not be here any more."""
-        credential = principal.actor.rpartition("/")[2]
+        credential = principal.means
         if not _can_end(credential):
             yield
             return
@@ -104,6 +116,7 @@ class Stays:
 
     async def look(self) -> None:
         """One look at everything that somebody is here with: after it, who may not be is gone."""
+        self._standing.clear()
         visits = list(self._visits)
         if not visits:
             return
@@ -179,16 +192,18 @@ def find_session(tx: Transaction, session_id: str) -> _OfSession | None:
     return session, Holder(team, person, token)
 
 
-def _check(principal: Principal, found: _OfToken | _OfSession | None, now: float) -> None:
+def _lasting(found: _OfToken | _OfSession | None, now: float) -> Principal:
     if found is None:
         raise Unauthenticated(
             "what this was opened with is gone", remediation="ask an admin of your team for access"
         )
     if len(found) == 2:
-        lasting = session_rules.lasting(*found, now)
-    else:
-        lasting = token_rules.standing(*found, now)
-    if lost := principal.scopes - lasting.scopes:
+        return session_rules.lasting(*found, now)
+    return token_rules.standing(*found, now)
+
+
+def _check(principal: Principal, found: _OfToken | _OfSession | None, now: float) -> None:
+    if lost := principal.scopes - _lasting(found, now).scopes:
         raise Forbidden(
             f"{', '.join(sorted(lost))} was taken from you meanwhile",
             remediation="open it again with what you still may",

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from paddock.adapters.providers.dialing import dial
+from paddock.domain.team import Principal
 from paddock.interfaces.e2b.services import E2bServices
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store
@@ -18,6 +19,7 @@ from paddock.services.previews import Previews
 from paddock.services.providers import Providers
 from paddock.services.sandboxes import Sandboxes
 from paddock.services.snapshots import Snapshots
+from paddock.services.stays import Stays
 from paddock.settings import Settings
 
 
@@ -44,9 +46,13 @@ class Parts(Protocol):
     def inside(self) -> Inside: ...
     @property
     def headers(self) -> Headers: ...
+    @property
+    def anyone(self) -> Principal | None: ...
 
 
-def e2b_of(parts: Parts, previews: Previews, key: bytes, settings: Settings) -> E2bServices:
+def e2b_of(
+    parts: Parts, previews: Previews, stays: Stays, *, key: bytes, settings: Settings
+) -> E2bServices:
     passages = Passages(
         parts.store,
         parts.clock,
@@ -58,6 +64,8 @@ def e2b_of(parts: Parts, previews: Previews, key: bytes, settings: Settings) -> 
         activity=parts.activity,
         dial=dial,
         key=key,
+        stays=stays,
+        anyone=parts.anyone,
     )
     builds = Builds(
         parts.store,

@@ -150,7 +150,7 @@ async def assembled(
         rounds = rounds_of(parts, settings.server.reap_every_s)
         at_work = parts.settings(settings, rounds)
         await stack.enter_async_context(parts.in_force(at_work))
-        theirs = e2b_of(parts, previews, secret, settings)
+        theirs = e2b_of(parts, previews, access.stays, key=secret, settings=settings)
         services = parts.services(settings, access, theirs)
         closing = (services.previews, services.templates, theirs.builds, services.purges)
         for part in (*closing, services.commands.log):

@@ -7,16 +7,19 @@ import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
+from e2b import AuthenticationException, SandboxException
 from fastapi.routing import APIRoute
 
+from paddock.domain.egress import doors
 from paddock.domain.errors import leaves
 from paddock.interfaces.e2b.app import ROUTERS
 from paddock.interfaces.e2b.errors import TABLE, answer
 from tests.engines import REPOSITORY
 
-pytestmark = [pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.timeout(120)]
 BY_OTHER_MEANS = {"/process.Process/Start"} | {
     f"/volumecontent/{{volume}}/{each}" for each in ("path", "dir", "file")
 }
@@ -113,6 +116,7 @@ def test_no_route_answers_who_has_no_key_and_no_team_sees_anothers(live, box):
             {"templateID": "base", "network": {"maskRequestHost": "a\r\nX: y"}},
             400,
         ),
+        ("POST", "/v2/sandboxes", {"templateID": "mcp-gateway", "mcp": {"x": {}}}, 501),
         ("GET", "/v2/sandboxes?state=odd", None, 400),
         ("GET", "/v2/sandboxes?limit=1000", None, 400),
         ("GET", "/v3/nothing", None, 404),
@@ -145,6 +149,31 @@ def test_of_the_guest_only_what_is_e2bs_can_be_reached(live, box):
         assert ask(live.url + path, **without)[0] == 401
 
 
+@pytest.mark.parametrize("port", ["0", "70000", "9" * 5000, "abc"])
+def test_a_port_that_is_none_is_said_to_be(live, box, port):
+    headers = {"E2b-Sandbox-Id": box.sandbox_id, "E2b-Sandbox-Port": port}
+    status, said = ask(f"{live.url}/x", **headers)
+    assert (status, said["code"]) == (400, 400)
+
+
+def test_an_end_of_a_signature_that_is_no_time_is_said_to_be(live, box):
+    url = f"{live.url}/files?path=x&signature=v1_{'A' * 43}&signature_expiration={'9' * 5000}"
+    for headers in ({}, {"E2b-Sandbox-Id": box.sandbox_id}):
+        status, said = ask(url, **headers)
+        assert (status, said["code"]) == (400, 400)
+
+
+def test_the_gateway_of_a_fenced_sandbox_is_no_port_of_its(live, e2b):
+    box = e2b.Sandbox.create(timeout=60, network={"allow_out": ["192.0.2.1/32"]})
+    try:
+        for port in doors.ALL:
+            headers = {"E2b-Sandbox-Id": box.sandbox_id, "E2b-Sandbox-Port": str(port)}
+            status, said = ask(f"{live.url}/x", **headers)
+            assert (status, said["message"]) == (502, "The sandbox is running but port is not open")
+    finally:
+        box.kill()
+
+
 def test_who_may_only_look_is_not_given_what_opens_it(live, box):
     viewer = live.do(live.plane.member(role="viewer"))
     headers = {"x-api-key": viewer.token}
@@ -158,12 +187,9 @@ def test_who_may_only_look_is_not_given_what_opens_it(live, box):
 
 
 def test_a_policy_holds_for_the_sdks_commands(e2b, live):
-    from e2b import SandboxException
-
     box = e2b.Sandbox.create(timeout=60)
-    identifier = box.sandbox_id.replace("sbx", "sbx_", 1)
     policy = {"rules": [{"name": "no curl", "command": "curl **", "verdict": "deny"}]}
-    done = live.do(live.plane.admin.call("PUT", f"/v1/sandboxes/{identifier}/policy", policy))
+    done = live.do(live.plane.admin.call("PUT", f"/v1/sandboxes/{identifier(box)}/policy", policy))
     assert done.status in (200, 204), done.body
     try:
         assert box.commands.run("echo allowed").stdout == "allowed\n"
@@ -177,10 +203,102 @@ def test_a_policy_holds_for_the_sdks_commands(e2b, live):
         box.kill()
 
 
+def identifier(box) -> str:
+    return box.sandbox_id.replace("sbx", "sbx_", 1)
+
+
+async def expire(live, token_id: str) -> None:
+    def end(tx) -> None:
+        tx.tokens.replace(replace(tx.tokens.get(token_id), expires_at=time.time()))
+
+    await live.plane.services.store.write(end)
+
+
+def ended_within(seconds: float, works) -> None:
+    """Until `works` raises: what it asks for is not given any more."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            works()
+        except AuthenticationException:
+            return
+        assert time.monotonic() < until, "it is still let in"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("how", ["revoked", "expired", "removed", "demoted"])
+def test_what_was_given_on_a_token_ends_with_it(live, e2b, how):
+    person = live.do(live.plane.admin.post("/v1/people", {"name": f"Leaver {how}"}))["id"]
+    wish = {"name": "leaver", "role": "member", "person": person}
+    given = live.do(live.plane.admin.post("/v1/tokens", wish))
+    theirs = live.client(api_key=given["token"])
+    box = theirs.Sandbox.create(timeout=120, network={"allow_public_traffic": False})
+    stays = e2b.Sandbox.connect(box.sandbox_id)
+    try:
+        box.files.write("kept.txt", "kept")
+        url, other = box.download_url("kept.txt"), stays.download_url("kept.txt")
+        handle = box.commands.run("echo on; sleep 600", background=True, timeout=0)
+        with ThreadPoolExecutor(1) as aside:
+            followed = aside.submit(handle.wait)
+            admin = live.plane.admin
+            if how == "revoked":
+                assert live.do(admin.delete(f"/v1/tokens/{given['id']}")).status == 200
+            elif how == "removed":
+                assert live.do(admin.delete(f"/v1/people/{person}")).status == 200
+            elif how == "expired":
+                live.do(expire(live, given["id"]))
+            elif how == "demoted":
+                path = f"/v1/people/{person}"
+                assert live.do(admin.call("PATCH", path, {"role": "viewer"})).status == 200
+            ended_within(30, box.commands.list)
+            with pytest.raises((SandboxException, AuthenticationException)):
+                followed.result(30)
+        with pytest.raises(AuthenticationException):
+            box.files.read("kept.txt")
+        assert ask(url)[0] == 401
+        headers = {"E2b-Sandbox-Id": box.sandbox_id, "E2b-Sandbox-Port": "8000"}
+        headers["E2B-Traffic-Access-Token"] = box.traffic_access_token
+        assert ask(live.url, **headers)[0] == 403
+        assert stays.files.read("kept.txt") == "kept"
+        with urllib.request.urlopen(other, timeout=10) as answer:
+            assert answer.read() == b"kept"
+    finally:
+        stays.kill()
+
+
+def test_a_volume_is_closed_to_who_was_let_in_before(live):
+    given = live.do(live.plane.admin.post("/v1/tokens", {"name": "leaver", "role": "member"}))
+    headers = {"x-api-key": given["token"]}
+    name = f"left-{time.time_ns()}"
+    _, volume = ask(f"{live.url}/volumes", "POST", {"name": name}, **headers)
+    files = f"{live.url}/volumecontent/{volume['volumeID']}/dir?path=/"
+    opened = {"authorization": f"Bearer {volume['token']}"}
+    assert ask(files, **opened) == (200, [])
+    assert live.do(live.plane.admin.delete(f"/v1/tokens/{given['id']}")).status == 200
+    assert ask(files, **opened)[0] == 401
+    assert live.do(live.plane.admin.delete(f"/v1/volumes/{name}")).status in (200, 204)
+
+
+@pytest.mark.parametrize("verb", ["pause", "kill"])
+def test_a_judged_command_that_is_followed_ends_with_its_sandbox(e2b, live, verb):
+    box = e2b.Sandbox.create(timeout=60)
+    policy = {"rules": [{"name": "no curl", "command": "curl **", "verdict": "deny"}]}
+    path = f"/v1/sandboxes/{identifier(box)}/policy"
+    assert live.do(live.plane.admin.call("PUT", path, policy)).status == 200
+    try:
+        handle = box.commands.run("sleep 600", background=True, timeout=0)
+        with ThreadPoolExecutor(1) as aside:
+            followed = aside.submit(handle.wait)
+            getattr(box, verb)()
+            with pytest.raises(SandboxException):
+                followed.result(30)
+    finally:
+        box.kill()
+
+
 def pending(live, box) -> dict:
     """The one question of a sandbox, once it has been asked."""
-    identifier = box.sandbox_id.replace("sbx", "sbx_", 1)
-    path = f"/v1/approvals?state=pending&sandbox={identifier}"
+    path = f"/v1/approvals?state=pending&sandbox={identifier(box)}"
     until = time.monotonic() + 10
     while not (found := live.do(live.plane.admin.get(path))["items"]):
         assert time.monotonic() < until, "nothing is asked"
@@ -190,13 +308,11 @@ def pending(live, box) -> dict:
 
 
 def test_an_approval_holds_for_one_place_and_user_and_is_not_the_clients_to_give(live):
-    from e2b import SandboxException
-
     agent = live.do(live.plane.member(role="member"))
     box = live.client(api_key=agent.token).Sandbox.create(timeout=60)
     other_client = live.do(live.plane.member(role="member"))
     live.client(api_key=other_client.token).Sandbox.connect(box.sandbox_id)
-    policy = f"/v1/sandboxes/{box.sandbox_id.replace('sbx', 'sbx_', 1)}/policy"
+    policy = f"/v1/sandboxes/{identifier(box)}/policy"
     rules = {"rules": [{"name": "echoes wait", "command": "echo **", "verdict": "ask"}]}
     assert live.do(live.plane.admin.call("PUT", policy, rules)).status == 200
 

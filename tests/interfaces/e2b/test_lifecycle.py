@@ -313,10 +313,12 @@ def test_rules_are_changed_while_it_runs(live, made):
         assert box.commands.run(ask).stdout == "neighbour\n"
         box.update_network({"allow_internet_access": False})
         assert box.commands.run(ask).stdout == "none\n"
+        assert box.get_info().allow_internet_access is False
         with pytest.raises(SandboxException, match="cannot be enforced here"):
             box.update_network({"egress_proxy": {"address": "proxy.example:1080"}})
         box.update_network({"allow_internet_access": True})
         assert box.commands.run(ask).stdout == "neighbour\n"
+        assert box.get_info().allow_internet_access is True
     finally:
         live.do(context.__aexit__(None, None, None))
 

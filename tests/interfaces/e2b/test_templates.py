@@ -3,7 +3,13 @@
 import time
 
 import pytest
-from e2b import BuildException, Template, wait_for_port
+from e2b import (
+    BuildException,
+    SandboxException,
+    Template,
+    TemplateBuildStatus,
+    wait_for_port,
+)
 
 pytestmark = [pytest.mark.timeout(90)]
 
@@ -135,3 +141,72 @@ def test_a_build_goes_on_behind_and_is_asked_about(e2b):
         assert box.commands.run("cat made; echo $SEASON").stdout == "made\nautumn\n"
     finally:
         box.kill()
+
+
+def test_a_name_means_one_thing(e2b):
+    name, other = f"one-{time.time_ns()}", f"other-{time.time_ns()}"
+    e2b.Template.build(Template().from_base_image().run_cmd("echo built > ~/f"), name)
+    box = e2b.Sandbox.create(timeout=60)
+    try:
+        with pytest.raises(SandboxException, match="name of a template"):
+            box.create_snapshot(name=name)
+        taken = box.create_snapshot(name=other)
+    finally:
+        box.kill()
+    with pytest.raises(BuildException, match="name of a snapshot"):
+        e2b.Template.build(Template().from_base_image().run_cmd("true"), other)
+    assert e2b.Sandbox.delete_snapshot(f"{other}:v1") is False
+    assert e2b.Sandbox.delete_snapshot(taken.snapshot_id) is True
+    assert e2b.Template.exists(name) is True
+
+
+def test_what_is_deleted_by_a_tag_is_that_tag(e2b):
+    name = f"tags-{time.time_ns()}"
+    template = Template().from_base_image().run_cmd("true")
+    e2b.Template.build(template, f"{name}:v1", tags=["x"])
+    e2b.Template.build(template, f"{name}:v2")
+    assert {each.tag for each in e2b.Template.get_tags(name)} == {"v1", "x", "v2"}
+    assert e2b.Sandbox.delete_snapshot(f"{name}:v1") is True
+    assert e2b.Sandbox.delete_snapshot(f"{name}:v1") is False
+    assert {each.tag for each in e2b.Template.get_tags(name)} == {"x", "v2"}
+    e2b.Sandbox.create(f"{name}:v2", timeout=60).kill()
+
+
+def test_what_builds_are_made_of_is_not_shown_and_goes_with_them(e2b, live):
+    name = f"hidden-{time.time_ns()}"
+
+    def snapshots() -> set[str]:
+        found = live.do(live.plane.admin.get("/v1/snapshots?limit=500"))["items"]
+        return {each["name"] for each in found if each["name"].startswith("build-")}
+
+    before = snapshots()
+    slow = Template().from_base_image().run_cmd("while ! [ -e /tmp/go ]; do sleep 0.1; done")
+    info = e2b.Template.build_in_background(slow, name)
+    (building,) = wait_for(lambda: building_in(live))
+    assert building["id"].replace("_", "") not in {
+        each.sandbox_id for each in e2b.Sandbox.list().next_items()
+    }
+    assert e2b.Sandbox.kill(building["id"]) is False
+    path = f"/v1/sandboxes/{building['id']}/exec"
+    wait_for(lambda: live.do(live.plane.admin.post(path, {"cmd": ["touch", "/tmp/go"]})))
+    wait_for(lambda: e2b.Template.get_build_status(info).status == TemplateBuildStatus.READY)
+    e2b.Template.build(Template().from_base_image().run_cmd("true"), name)
+    (left,) = wait_for(lambda: len(found := snapshots() - before) == 1 and found)
+    assert left not in {
+        each.snapshot_id.partition(":")[0] for each in e2b.Sandbox.list_snapshots().next_items()
+    }
+    assert e2b.Sandbox.delete_snapshot(left) is False
+    e2b.Sandbox.create(name, timeout=60).kill()
+
+
+def building_in(live) -> list[dict]:
+    found = live.do(live.plane.admin.get("/v1/sandboxes?state=running"))["items"]
+    return [each for each in found if "paddock.build" in each["labels"]]
+
+
+def wait_for(look, seconds: float = 60):
+    until = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < until, "it did not come to be"
+        time.sleep(0.1)
+    return found

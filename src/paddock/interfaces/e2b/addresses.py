@@ -11,6 +11,8 @@ from paddock.interfaces.preview import RequestHead, parse_preview_host
 
 GUEST_PORT = 49983
 _LABEL = re.compile(rf"([1-9][0-9]{{0,4}})-(sbx{ULID})")
+_NUMBER = re.compile(rb"[0-9]{1,5}")
+_EXPIRES, _LONGEST_TIME = "signature_expiration", 15
 _ID, _PORT = b"e2b-sandbox-id", b"e2b-sandbox-port"
 
 
@@ -20,6 +22,10 @@ class Address:
 
     sandbox_id: str
     port: int
+
+    @property
+    def is_port(self) -> bool:
+        return 0 < self.port < 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +47,9 @@ def address_of(head: RequestHead, domain: str) -> Address | None:
     named = head.get(_ID)
     if named is None or parse_preview_host(head.host, domain) is not None:
         return None
-    port = head.get(_PORT) or b""
-    return Address(meant(named.decode("latin-1")), int(port) if port.isdigit() else GUEST_PORT)
+    port = head.get(_PORT) or str(GUEST_PORT).encode()
+    number = int(port) if _NUMBER.fullmatch(port) else 0
+    return Address(meant(named.decode("latin-1")), number)
 
 
 def file_url_of(head: RequestHead) -> FileUrl | None:
@@ -53,7 +60,7 @@ def file_url_of(head: RequestHead) -> FileUrl | None:
         given.get("path", ""),
         given.get("username", ""),
         given.get("signature", ""),
-        given.get("signature_expiration", ""),
+        given.get(_EXPIRES, ""),
     )
 
 
@@ -62,6 +69,8 @@ def unclear(head: RequestHead) -> str:
     is checked here is read again there, by other code."""
     if not _query(head).isascii():
         return "the query has characters that are not percent-encoded"
+    if any(name == _EXPIRES and len(value) > _LONGEST_TIME for name, value in _fields(head)):
+        return f"{_EXPIRES} is no time in seconds"
     times = Counter(name for name, _ in _fields(head))
     repeated = next((name for name, count in times.items() if count > 1), None)
     return "" if repeated is None else f"the query has {repeated[:80]!r} more than once"

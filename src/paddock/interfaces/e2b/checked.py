@@ -38,19 +38,22 @@ async def start(
 ) -> Response:
     """The same as at the guest itself, but for what the policies say of the command."""
     sandbox = await given.e2b.passages.find(meant(sandbox_id))
-    if not given.e2b.passages.tokens.opens(token, sandbox.id):
+    passages = given.e2b.passages
+    holder = await passages.holders.find(token, sandbox.id, team_id=sandbox.team_id)
+    if holder is None:
         return _refused(401, "unauthenticated", guards.UNAUTHORIZED)
     content = await request.body()
     try:
         asked = _command(content)
         user = _user(request.headers.get("authorization", ""))
-        await given.e2b.passages.check(sandbox, asked.argv, asked.env, cwd=asked.cwd, user=user)
+        argv, env, cwd = asked
+        await passages.check(holder, sandbox, argv, env, cwd=cwd, user=user)
     except InvalidRequest as error:
         return _refused(400, "invalid_argument", error.message)
     except (Forbidden, ApprovalRequired) as error:
         return _refused(403, "permission_denied", text(error))
     headers = {name: request.headers[name] for name in _PASSED if name in request.headers}
-    return await _relay(await given.e2b.passages.address(sandbox), content, headers)
+    return await _relay(await passages.address(sandbox), content, headers)
 
 
 def _command(content: bytes) -> _Command:

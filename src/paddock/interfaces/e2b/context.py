@@ -11,6 +11,7 @@ from paddock.domain.team import Principal
 from paddock.interfaces.api.context import Services, services_of
 from paddock.interfaces.e2b.ids import meant
 from paddock.interfaces.e2b.views import STATES
+from paddock.services.builds import is_build
 
 _LONGEST_KEY = 255
 
@@ -34,7 +35,7 @@ Key = Annotated[str, Depends(idempotency_key)]
 async def find(given: Services, who: Principal, sandbox_id: str) -> SandboxRecord:
     """NotFound for what is gone, failed, or has outlived its time."""
     found = await given.sandboxes.get(who, meant(sandbox_id))
-    if found.state not in STATES or given.e2b.passages.is_over(found):
+    if found.state not in STATES or given.e2b.passages.is_over(found) or is_build(found):
         raise missing(sandbox_id)
     return found
 

@@ -3,8 +3,9 @@
 import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import cache
 from urllib.parse import urlsplit
 
@@ -12,6 +13,7 @@ from paddock.domain.errors import NotFound, PaddockError
 from paddock.domain.guest import GuestAddress
 from paddock.domain.records import SandboxRecord
 from paddock.domain.sandbox import SandboxState
+from paddock.domain.team import Principal
 from paddock.interfaces.e2b import guards, interpreter
 from paddock.interfaces.e2b.addresses import (
     GUEST_PORT,
@@ -19,6 +21,7 @@ from paddock.interfaces.e2b.addresses import (
     FileUrl,
     address_of,
     file_url_of,
+    unclear,
 )
 from paddock.interfaces.e2b.checked import START
 from paddock.interfaces.e2b.errors import text
@@ -56,6 +59,8 @@ class SandboxDoor:
         if head.host == self._api_host:
             return self._api
         address = address_of(head, self._domain)
+        if address is not None and not address.is_port:
+            return said(400, "a sandbox's port is a number from 1 to 65535")
         if address is not None:
             return self._enter(head, address)
         if (url := file_url_of(head)) is not None and head.get(guards.TOKEN) is None:
@@ -68,21 +73,22 @@ class SandboxDoor:
             return _gone(address.sandbox_id)
         is_guest = address.port == GUEST_PORT
         if is_guest:
-            refusal = guards.to_guest(head, sandbox, self._passages, time.time())
+            admitted = await guards.to_guest(head, sandbox, self._passages, time.time())
         else:
-            refusal = guards.to_port(head, sandbox, address.port, self._passages)
-        if refusal is not None:
-            return refusal
+            admitted = await guards.to_port(head, sandbox, address.port, self._passages)
+        if isinstance(admitted, Reply):
+            return admitted
         if sandbox.state is not SandboxState.RUNNING:
-            if mark_of(sandbox, Mark.AUTO_RESUME) != "true":
-                return _gone(sandbox.id)
+            wakes = mark_of(sandbox, Mark.AUTO_RESUME) == "true"
+            if not wakes or sandbox.state is not SandboxState.PAUSED:
+                return _gone(sandbox.id)  # what has to boot is for an explicit connect
             try:
                 sandbox = await self._passages.wake(sandbox)
             except PaddockError as error:
                 return _unreachable(sandbox.id, text(error))
         if is_guest:
-            return await self._to_guest(head, sandbox)
-        return self._to_port(sandbox, address.port)
+            return await self._to_guest(head, sandbox, admitted)
+        return self._to_port(sandbox, address.port, admitted)
 
     async def _find(self, sandbox_id: str) -> SandboxRecord | None:
         try:
@@ -95,17 +101,24 @@ class SandboxDoor:
     async def _find_file(self, head: RequestHead, url: FileUrl) -> Answer:
         """Whose signature it is: at a shared address nothing else says which sandbox is meant. What
         can be nobody's is not looked for."""
+        if why := unclear(head):
+            return said(400, why)
         if not is_signature(url) or is_expired(url, time.time()):
             wrong = "signature is already expired" if is_signature(url) else "invalid signature"
             return said(401, wrong)
-        async for sandbox in self._passages.running():
-            if fits(url, head.method, self._passages.tokens.of(sandbox.id)):
+        async for sandbox in self._passages.present():
+            tokens = self._passages.holders.tokens_of(sandbox)
+            if any(fits(url, head.method, token) for token in tokens):
                 return await self._enter(head, Address(sandbox.id, GUEST_PORT))
         return said(401, "invalid signature")
 
-    async def _to_guest(self, head: RequestHead, sandbox: SandboxRecord) -> Answer:
+    async def _to_guest(
+        self, head: RequestHead, sandbox: SandboxRecord, holder: Principal | None
+    ) -> Answer:
+        activity, staying = self._meanwhile(sandbox.id, holder)
         if head.path == START and self._passages.is_limited(sandbox):
-            return self._api  # which reads the command before it passes it on
+            # Which reads the command before it passes it on.
+            return replace(self._api, activity=activity, staying=staying)
         try:
             address = await self._passages.address(sandbox)
         except PaddockError as error:
@@ -119,14 +132,16 @@ class SandboxDoor:
             key=("guest", sandbox.id, sandbox.started_at),
             dial=lambda: self._passages.to_guest(address),
             request=_for_guest(address),
-            activity=lambda: self._passages.working(sandbox.id),
-            staying=self._staying(sandbox.id),
+            activity=activity,
+            staying=staying,
             on_refused=refused,
             tls=ssl.create_default_context() if secure else None,
             server_name=urlsplit(address.url).hostname if secure else None,
         )
 
-    def _to_port(self, sandbox: SandboxRecord, port: int) -> Upstream:
+    def _to_port(self, sandbox: SandboxRecord, port: int, holder: Principal | None) -> Upstream:
+        activity, staying = self._meanwhile(sandbox.id, holder)
+
         async def refused(_error: OSError) -> Reply:
             message = "The sandbox is running but port is not open"
             return said(502, message, sandboxId=shown(sandbox.id), port=port)
@@ -135,21 +150,34 @@ class SandboxDoor:
             key=("port", sandbox.id, sandbox.started_at, port),
             dial=lambda: self._passages.to_port(sandbox, port),
             request=_for_port(sandbox, port),
-            activity=lambda: self._passages.working(sandbox.id),
-            staying=self._staying(sandbox.id),
+            activity=activity,
+            staying=staying,
             on_refused=refused,
             tls=_unverified() if port in https_ports(sandbox) else None,
             server_name="localhost",
         )
 
-    def _staying(self, sandbox_id: str) -> Callable[[Cut], AbstractContextManager[None]]:
-        def staying(cut: Cut) -> AbstractContextManager[None]:
-            def end() -> None:
+    def _meanwhile(
+        self, sandbox_id: str, holder: Principal | None
+    ) -> tuple[
+        Callable[[], AbstractContextManager[None]], Callable[[Cut], AbstractContextManager[None]]
+    ]:
+        """What holds as long as a visit lasts: the sandbox is at work, and who is there goes when
+        it does not run any more, or when what let them in ends."""
+
+        @contextmanager
+        def staying(cut: Cut) -> Iterator[None]:
+            def gone() -> None:
                 cut(502, "sandbox_gone", _NOT_FOUND, "")
 
-            return self._passages.visit(sandbox_id, end)
+            def ended(error: PaddockError) -> None:
+                cut(401, error.code, error.message, error.remediation)
 
-        return staying
+            lasting = self._passages.holders.staying(holder, ended) if holder else nullcontext()
+            with self._passages.visit(sandbox_id, gone), lasting:
+                yield
+
+        return lambda: self._passages.working(sandbox_id), staying
 
 
 def _for_guest(address: GuestAddress) -> Edits:

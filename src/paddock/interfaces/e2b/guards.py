@@ -4,6 +4,7 @@ import json
 import re
 
 from paddock.domain.records import SandboxRecord
+from paddock.domain.team import Principal
 from paddock.interfaces.e2b import interpreter
 from paddock.interfaces.e2b.addresses import FileUrl, file_url_of, unclear
 from paddock.interfaces.e2b.calls import failure
@@ -11,6 +12,7 @@ from paddock.interfaces.e2b.ids import shown
 from paddock.interfaces.e2b.marks import Mark, mark_of
 from paddock.interfaces.e2b.signatures import fits, is_expired
 from paddock.interfaces.preview import Reply, RequestHead
+from paddock.services.holders import GUEST, PORT
 from paddock.services.passages import Passages
 
 TOKEN, TRAFFIC = b"x-access-token", b"e2b-traffic-access-token"
@@ -23,10 +25,13 @@ UNAUTHORIZED = (
 WRONG_TOKEN = "access token present in header but does not match"  # noqa: S105 - a message
 
 
-def to_guest(
+Admission = Reply | Principal | None
+"""Why not; or who was let in, None where that takes nobody."""
+
+
+async def to_guest(
     head: RequestHead, sandbox: SandboxRecord, passages: Passages, now: float
-) -> Reply | None:
-    """Why the guest is not to be reached; None when it is."""
+) -> Admission:
     path = head.path
     if path not in _PLAIN and not _CALL.fullmatch(path):
         return said(404, f"there is no {path.decode('latin-1')[:80]}")
@@ -35,25 +40,30 @@ def to_guest(
     if path == b"/files" and (why := unclear(head)):
         return said(400, why)
     if (offered := head.get(TOKEN)) is not None:
-        right = passages.tokens.opens(offered.decode("latin-1"), sandbox.id)
-        return None if right else _unauthenticated(head, path, WRONG_TOKEN)
+        holder = await _holder(offered, sandbox, passages)
+        return holder or _unauthenticated(head, path, WRONG_TOKEN)
     if path != b"/files":
         return _unauthenticated(head, path, UNAUTHORIZED)
-    wrong = _wrong_with(file_url_of(head), head.method, passages.tokens.of(sandbox.id), now)
-    return said(401, wrong) if wrong else None
+    return await _signed(file_url_of(head), head.method, sandbox, passages, now=now)
 
 
-def _wrong_with(url: FileUrl | None, method: str, token: str, now: float) -> str:
+async def _signed(
+    url: FileUrl | None, method: str, sandbox: SandboxRecord, passages: Passages, *, now: float
+) -> Admission:
     if url is None:
-        return "missing signature query parameter"
-    if not fits(url, method, token):
-        return "invalid signature"
-    return "signature is already expired" if is_expired(url, now) else ""
+        return said(401, "missing signature query parameter")
+    token = next(
+        (each for each in passages.holders.tokens_of(sandbox) if fits(url, method, each)), ""
+    )
+    holder = await passages.holders.find(token, sandbox.id, team_id=sandbox.team_id)
+    if holder is None:
+        return said(401, "invalid signature")
+    return said(401, "signature is already expired") if is_expired(url, now) else holder
 
 
-def to_port(
+async def to_port(
     head: RequestHead, sandbox: SandboxRecord, port: int, passages: Passages
-) -> Reply | None:
+) -> Admission:
     """Only what was made for everyone to see is seen without the traffic token, and what runs
     code never is."""
     runs_code = port == interpreter.PORT
@@ -61,16 +71,24 @@ def to_port(
     if public and not runs_code:
         return None
     token = head.get(TOKEN) if runs_code else None
-    if token is not None and passages.tokens.opens(token.decode("latin-1"), sandbox.id):
-        return None
+    if token is not None and (holder := await _holder(token, sandbox, passages)):
+        return holder
     offered = head.get(TRAFFIC)
-    if offered is not None and passages.tokens.opens(offered.decode("latin-1"), sandbox.id, "port"):
-        return None
+    if offered is not None and (holder := await _holder(offered, sandbox, passages, PORT)):
+        return holder
     message = (
         "Sandbox is secured with traffic access token. "
         f"Token header '{TRAFFIC.decode()}' is {'missing' if offered is None else 'wrong'}"
     )
     return said(403, message, sandboxId=shown(sandbox.id))
+
+
+async def _holder(
+    offered: bytes, sandbox: SandboxRecord, passages: Passages, purpose: str = GUEST
+) -> Principal | None:
+    return await passages.holders.find(
+        offered.decode("latin-1"), sandbox.id, purpose, team_id=sandbox.team_id
+    )
 
 
 def said(status: int, message: str, **more: object) -> Reply:

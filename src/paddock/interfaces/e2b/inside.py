@@ -15,9 +15,11 @@ from paddock.guest_client.host import GuestUsage
 from paddock.interfaces.api.context import Given, Who
 from paddock.interfaces.e2b import views
 from paddock.interfaces.e2b.context import find
+from paddock.interfaces.e2b.marks import with_internet
 from paddock.interfaces.e2b.network import Network, egress_of, unsaid
 from paddock.interfaces.e2b.rules import headers_of
 from paddock.services.history import Place
+from paddock.services.sandboxes import Amendment
 
 router = APIRouter()
 _SAMPLE_S = 0.1
@@ -104,4 +106,6 @@ async def put_network(given: Given, who: Who, sandbox: str, asked: Network) -> R
     await given.egress.put(who, found.id, wish)
     closed = wish.mode is NetworkMode.NONE
     await given.e2b.headers.put(who, found.id, () if closed else headers)
+    labels = with_internet(found.labels, asked.allow_internet_access)
+    await given.sandboxes.amend(who, found.id, Amendment(labels=labels))
     return Response(status_code=204)

@@ -16,8 +16,9 @@ from paddock.interfaces.api.context import Given, Services, Who
 from paddock.interfaces.e2b import views
 from paddock.interfaces.e2b.ids import meant, shown
 from paddock.interfaces.e2b.marks import labels_of
-from paddock.interfaces.e2b.sources import split
+from paddock.interfaces.e2b.sources import ours, split
 from paddock.ports.store import Page, SandboxFilter
+from paddock.services.builds import is_build
 
 router = APIRouter()
 _MOST = 100
@@ -45,8 +46,8 @@ async def list_sandboxes(
     def fits(sandbox: SandboxRecord) -> bool:
         if given.e2b.passages.is_over(sandbox) and sandbox.state is SandboxState.RUNNING:
             return False
-        of_template = not name or split(views.template_of(sandbox))[0] == name
-        return of_template and sandbox.created_at >= since
+        of_template = not name or split(views.template_of(sandbox))[0] in (name, ours(name))
+        return of_template and sandbox.created_at >= since and not is_build(sandbox)
 
     if order == "asc":
         found = await _oldest(given, who, wanted, fits)
@@ -63,7 +64,11 @@ async def list_v1(given: Given, who: Who, metadata: str = "") -> Response:
     """Those that run, all at once: what tools of before paging ask for."""
     running = frozenset({SandboxState.RUNNING})
     wanted = SandboxFilter(labels=_labels(metadata), states=running)
-    found = await _oldest(given, who, wanted, lambda each: not given.e2b.passages.is_over(each))
+
+    def fits(sandbox: SandboxRecord) -> bool:
+        return not is_build(sandbox) and not given.e2b.passages.is_over(sandbox)
+
+    found = await _oldest(given, who, wanted, fits)
     return JSONResponse([views.listed(each) for each in reversed(found)])
 
 

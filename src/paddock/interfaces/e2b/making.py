@@ -6,7 +6,7 @@ from paddock.domain.errors import InvalidRequest, Unsupported
 from paddock.domain.lifetime import OnTimeout, Terms
 from paddock.domain.volume import MountWish
 from paddock.interfaces.api.context import Services
-from paddock.interfaces.e2b.marks import Mark, marked
+from paddock.interfaces.e2b.marks import Mark, internet_word, marked
 from paddock.interfaces.e2b.network import Network, check_https_ports, egress_of, unsaid
 from paddock.interfaces.e2b.shapes import CreateSandbox
 from paddock.interfaces.e2b.sources import Source
@@ -43,13 +43,12 @@ def terms_of(asked: CreateSandbox, timeout: int) -> Terms:
 
 def _marks(asked: CreateSandbox, source: Source) -> Mapping[Mark, str]:
     network = asked.network or Network()
-    internet = {None: "", True: "true", False: "false"}[asked.allow_internet_access]
     return {
         Mark.AUTO_RESUME: "true" if asked.auto_resume.enabled else "",
         Mark.TRAFFIC: "token" if network.allow_public_traffic is False else "public",
         Mark.MASKED_HOST: network.mask_request_host,
         Mark.HTTPS_PORTS: ",".join(map(str, sorted(set(network.https_ports)))),
-        Mark.INTERNET: internet,
+        Mark.INTERNET: internet_word(asked=asked.allow_internet_access),
         Mark.TEMPLATE: source.name if source.snapshot else "",
     }
 
@@ -67,5 +66,7 @@ def _check(asked: CreateSandbox) -> None:
         )
     if asked.network is not None:
         check_https_ports(asked.network)
+    if asked.mcp:
+        raise Unsupported("E2B's MCP gateway is not offered here")
     if asked.iam:
         raise Unsupported("workload identity tokens are not offered here")

@@ -62,5 +62,15 @@ def labels_of(metadata: Mapping[str, str]) -> dict[str, str]:
     return {_APART.get(key, key): value for key, value in metadata.items()}
 
 
+def internet_word(*, asked: bool | None) -> str:
+    return {None: "", True: "true", False: "false"}[asked]
+
+
+def with_internet(labels: Mapping[str, str], asked: bool | None) -> dict[str, str]:
+    """The labels of a sandbox whose network was changed."""
+    kept = {key: value for key, value in labels.items() if key != Mark.INTERNET}
+    return kept if asked is None else {**kept, Mark.INTERNET.value: internet_word(asked=asked)}
+
+
 def mark_of(sandbox: SandboxRecord, mark: Mark) -> str:
     return sandbox.labels.get(mark.value, "")

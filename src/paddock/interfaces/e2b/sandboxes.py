@@ -1,8 +1,11 @@
 """`/sandboxes` and `/v2/sandboxes`: made, found, kept alive, paused, ended."""
 
+from collections.abc import Sequence
+
 from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 
+from paddock.domain.broker.headers import OwnHeader
 from paddock.domain.egress import NetworkMode
 from paddock.domain.errors import Conflict, PaddockError, TimedOut, Unavailable
 from paddock.domain.lifetime import MAX_TIMEOUT_S, OnTimeout
@@ -17,7 +20,7 @@ from paddock.interfaces.e2b.ids import shown
 from paddock.interfaces.e2b.making import wish_of
 from paddock.interfaces.e2b.rules import headers_of
 from paddock.interfaces.e2b.settling import settle, settle_again
-from paddock.interfaces.e2b.sources import find_source
+from paddock.interfaces.e2b.sources import Source, find_source
 from paddock.services.sandboxes import Amendment
 
 router = APIRouter(route_class=Lean)
@@ -53,24 +56,42 @@ async def _create(
     wish = wish_of(given, source, asked, timeout)
     headers = await headers_of(given, who, asked.network.rules if asked.network else {})
     sandbox = await given.sandboxes.create(who, wish, key)
+    if sandbox.state not in views.STATES or given.e2b.passages.is_over(sandbox):
+        raise Conflict(
+            f"what this idempotency key made, sandbox {shown(sandbox.id)}, is gone",
+            remediation="use another key to make another",
+        )
+    if not sandbox.holders:  # otherwise it was handed over before, and is its client's
+        await _prepare(given, who, sandbox, source, headers=headers)
+    keys = await given.e2b.passages.holders.give(who, sandbox)
+    return JSONResponse(views.made(sandbox, keys, domain), 201)
+
+
+async def _prepare(
+    given: Services,
+    who: Principal,
+    sandbox: SandboxRecord,
+    source: Source,
+    *,
+    headers: Sequence[OwnHeader],
+) -> None:
     try:
         if headers and sandbox.egress.mode is not NetworkMode.NONE:
             await given.e2b.headers.put(who, sandbox.id, headers)
         await settle(given, who, sandbox, source.left)
     except PaddockError:
-        await given.sandboxes.delete(who, sandbox.id, force=True)  # nobody has heard of it
+        # Unless another call with the same key was quicker, nobody has heard of it.
+        if not (await given.sandboxes.get(who, sandbox.id)).holders:
+            await given.sandboxes.delete(who, sandbox.id, force=True)
         raise
-    await given.e2b.passages.holders.add(who, sandbox)
-    return JSONResponse(views.made(sandbox, given.e2b.passages, domain), 201)
 
 
 @router.get("/sandboxes/{sandbox}")
 async def get(given: Given, who: Who, domain: Domain, sandbox: str) -> Response:
     found = await find(given, who, sandbox)
-    opens = given.e2b.passages if Scope.SANDBOXES_WRITE in who.scopes else None
-    if opens is not None:
-        await opens.holders.add(who, found)
-    told = views.detailed(found, opens, domain)
+    may_enter = Scope.SANDBOXES_WRITE in who.scopes
+    keys = await given.e2b.passages.holders.give(who, found) if may_enter else None
+    told = views.detailed(found, keys, domain)
     told["network"] = network.described(found, rules.described(given.e2b.headers.of(found)))
     return JSONResponse(told)
 
@@ -86,9 +107,10 @@ async def connect(
     who.require(Scope.SANDBOXES_WRITE)
     found = await find(given, who, sandbox)
     if found.state is SandboxState.RUNNING:
-        found = await _prolong(given, who, found, asked.timeout)
-        await given.e2b.passages.holders.add(who, found)
-        return JSONResponse(views.made(found, given.e2b.passages, domain), 200)
+        found = await given.sandboxes.prolong(who, found.id, _seconds(asked.timeout))
+    if found.state is SandboxState.RUNNING:
+        keys = await given.e2b.passages.holders.give(who, found)
+        return JSONResponse(views.made(found, keys, domain), 200)
     if found.state is SandboxState.PAUSED and not asked.memory:
         found = await given.sandboxes.stop(who, found.id)
     if found.state is SandboxState.PAUSED:
@@ -97,8 +119,8 @@ async def connect(
         found = await given.sandboxes.start(who, found.id)
         await settle_again(given, who, found)
     found = await _expire(given, who, found, asked.timeout)
-    await given.e2b.passages.holders.add(who, found)
-    return JSONResponse(views.made(found, given.e2b.passages, domain), 201)
+    keys = await given.e2b.passages.holders.give(who, found)
+    return JSONResponse(views.made(found, keys, domain), 201)
 
 
 @router.post("/sandboxes/{sandbox}/timeout")
@@ -113,7 +135,7 @@ async def set_timeout(given: Given, who: Who, sandbox: str, asked: shapes.SetTim
 @router.post("/sandboxes/{sandbox}/refreshes")
 async def refresh(given: Given, who: Who, sandbox: str, asked: shapes.Refresh) -> Response:
     found = await find(given, who, sandbox)
-    await _prolong(given, who, found, asked.duration)
+    await given.sandboxes.prolong(who, found.id, _seconds(asked.duration))
     return Response(status_code=204)
 
 
@@ -163,18 +185,12 @@ async def kill(given: Given, who: Who, sandbox: str) -> Response:
     return Response(status_code=204)
 
 
-async def _prolong(
-    given: Services, who: Principal, sandbox: SandboxRecord, seconds: int
-) -> SandboxRecord:
-    """Never shorter than it was."""
-    ends = sandbox.clock.expires_at
-    if ends is None or given.e2b.passages.remaining_s(sandbox) >= seconds:
-        return sandbox
-    return await _expire(given, who, sandbox, seconds)
-
-
 async def _expire(
     given: Services, who: Principal, sandbox: SandboxRecord, seconds: int
 ) -> SandboxRecord:
-    wanted = Amendment(timeout_s=max(_NOW_S, float(seconds)))
+    wanted = Amendment(timeout_s=_seconds(seconds))
     return await given.sandboxes.amend(who, sandbox.id, wanted)
+
+
+def _seconds(asked: int) -> float:
+    return max(_NOW_S, float(asked))

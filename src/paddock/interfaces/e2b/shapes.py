@@ -38,6 +38,7 @@ class CreateSandbox(Body):
     network: Network | None = None
     volume_mounts: list[VolumeMount] = Field(default_factory=list)
     iam: dict[str, object] | None = None
+    mcp: dict[str, object] | None = Field(default=None, repr=False)
 
 
 class Connect(Body):

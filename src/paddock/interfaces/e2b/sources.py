@@ -12,6 +12,11 @@ _OURS = {"code-interpreter-v1": "code-interpreter"}
 """Names that the SDKs ask for by themselves."""
 
 
+def ours(name: str) -> str:
+    """What Paddock calls the template of a name."""
+    return _OURS.get(name, name)
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """What a sandbox is made of."""
@@ -38,7 +43,7 @@ async def find_source(given: Services, who: Principal, template_id: str) -> Sour
         raise NotFound(f"there is no template {name[:80]} with a tag {tag[:80]}")
     if Scope.SNAPSHOTS_READ in who.scopes and (taken := await _taken(given, who, name)):
         return taken
-    return Source(name, template=_OURS.get(name, name))
+    return Source(name, template=ours(name))
 
 
 async def _built(given: Services, who: Principal, name: str, tag: str) -> Source | None:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from paddock.domain.build import Build, BuildState, Family, Line, Step, StepKind
 from paddock.domain.errors import (
+    Conflict,
     InvalidRequest,
     NotFound,
     PaddockError,
@@ -22,8 +23,8 @@ from paddock.interfaces.api.schemas.common import Text
 from paddock.interfaces.e2b import views
 from paddock.interfaces.e2b.bodies import Body
 from paddock.interfaces.e2b.network import unsaid
-from paddock.interfaces.e2b.sources import find_source, split
-from paddock.services.builds import DEFAULT_TAG, Plan
+from paddock.interfaces.e2b.sources import find_source, ours, split
+from paddock.services.builds import DEFAULT_TAG, Plan, is_build
 
 router = APIRouter()
 _LINES = 100
@@ -35,6 +36,8 @@ _STATES = {
 }
 _THEIR_BASE = "e2bdev/base"
 _UPLOAD = "upload"
+_FIRST = "base"
+"""The step before the first, in E2B's words."""
 
 
 class BeginBuild(Body):
@@ -82,7 +85,7 @@ class RemoveTags(Body):
 @router.post("/v3/templates")
 async def begin(given: Given, who: Who, asked: BeginBuild) -> Response:
     name, tag = split(asked.name)
-    tags = asked.tags or ([tag] if ":" in asked.name else [])
+    tags = [tag, *asked.tags] if ":" in asked.name else asked.tags
     limits = Limits()
     if asked.cpu_count is not None:
         limits["cpus"] = asked.cpu_count
@@ -155,7 +158,11 @@ async def status(
         "logEntries": shown,
     }
     if found.state is BuildState.FAILED:
-        answer["reason"] = {"message": found.why, "step": found.failed_step, "logEntries": []}
+        answer["reason"] = {
+            "message": found.why,
+            "step": found.failed_step or _FIRST,
+            "logEntries": [],
+        }
     return JSONResponse(answer)
 
 
@@ -203,13 +210,34 @@ async def tags(given: Given, who: Who, name: str) -> Response:
 
 @router.delete("/templates/{name:path}")
 async def delete(given: Given, who: Who, name: str) -> Response:
-    """A template with all its builds, or a snapshot: clients use the same route for both."""
-    short = split(name)[0]
-    try:
+    """A template with all its builds, one tag of it, or a snapshot: clients use the same route for
+    all of them, and name a snapshot with a tag."""
+    short, tag = split(name)
+    if not await given.e2b.builds.is_taken(who, short):
+        if tag != DEFAULT_TAG:
+            raise NotFound(f"there is no snapshot {short[:80]} with a tag {tag[:80]}")
+        found = await given.snapshots.get(who, short)
+        if is_build(found):
+            raise NotFound(f"there is no snapshot {short[:80]}")
+        await given.snapshots.delete(who, found.id)
+    elif ":" in name:
+        await _check_clear(given, who, short)
+        await given.e2b.builds.untag(who, short, [tag])
+    else:
         await given.e2b.builds.delete(who, short)
-    except NotFound:
-        await given.snapshots.delete(who, short)
     return Response(status_code=204)
+
+
+async def _check_clear(given: Services, who: Principal, name: str) -> None:
+    """Paddock's own API names snapshots without regard to templates."""
+    try:
+        snapshot = await given.snapshots.get(who, name)
+    except NotFound:
+        return
+    raise Conflict(
+        f"{name} is the name of a template and of a snapshot",
+        remediation=f"delete the snapshot by its id: {snapshot.id}",
+    )
 
 
 async def _plan(given: Services, who: Principal, asked: StartBuild) -> Plan:
@@ -248,7 +276,7 @@ async def _is_known(given: Services, who: Principal, name: str) -> bool:
     else:
         return True
     try:
-        return any(each.name == name for each in await given.templates.list(who, ""))
+        return any(each.name == ours(name) for each in await given.templates.list(who, ""))
     except PaddockError:
         return False  # this provider keeps none of its own
 

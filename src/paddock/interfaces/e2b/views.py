@@ -9,7 +9,7 @@ from paddock.domain.records import SandboxRecord
 from paddock.domain.sandbox import SandboxState
 from paddock.interfaces.e2b.ids import shown
 from paddock.interfaces.e2b.marks import Mark, mark_of, metadata
-from paddock.services.passages import Passages
+from paddock.services.holders import Keys
 
 ENVD_VERSION = "0.6.13"
 """What our guest behaves like: clients choose what to ask for by it."""
@@ -28,7 +28,7 @@ _PAUSE_MODES = {
 }
 
 
-def made(sandbox: SandboxRecord, passages: Passages, domain: str) -> dict[str, Any]:
+def made(sandbox: SandboxRecord, keys: Keys, domain: str) -> dict[str, Any]:
     """What a create or a connect answers: how it is reached."""
     return {
         "templateID": template_of(sandbox),
@@ -36,8 +36,8 @@ def made(sandbox: SandboxRecord, passages: Passages, domain: str) -> dict[str, A
         "clientID": CLIENT_ID,
         "alias": sandbox.name,
         "envdVersion": ENVD_VERSION,
-        "envdAccessToken": passages.tokens.of(sandbox.id),
-        "trafficAccessToken": passages.tokens.of(sandbox.id, "port"),
+        "envdAccessToken": keys.guest,
+        "trafficAccessToken": keys.ports,
         "domain": domain,
     }
 
@@ -61,7 +61,7 @@ def listed(sandbox: SandboxRecord) -> dict[str, Any]:
     }
 
 
-def detailed(sandbox: SandboxRecord, passages: Passages | None, domain: str) -> dict[str, Any]:
+def detailed(sandbox: SandboxRecord, keys: Keys | None, domain: str) -> dict[str, Any]:
     """With what opens it, unless it is for somebody who may only look."""
     internet = mark_of(sandbox, Mark.INTERNET)
     found = {
@@ -73,8 +73,8 @@ def detailed(sandbox: SandboxRecord, passages: Passages | None, domain: str) -> 
             "onTimeout": "kill" if sandbox.lifetime.on_timeout is OnTimeout.KILL else "pause",
         },
     }
-    if passages is not None:
-        found["envdAccessToken"] = passages.tokens.of(sandbox.id)
+    if keys is not None:
+        found["envdAccessToken"] = keys.guest
     if sandbox.state in _PAUSE_MODES:
         found["pauseMode"] = _PAUSE_MODES[sandbox.state]
     return found

@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import Field
 
 from paddock.domain.errors import NotFound, Unauthenticated
-from paddock.domain.team import Scope
+from paddock.domain.team import Principal, Scope
 from paddock.domain.volume import VolumeRecord, VolumeState
 from paddock.interfaces.api.context import Given, Services, Who
 from paddock.interfaces.api.schemas.common import Text
@@ -42,7 +42,8 @@ class Metadata(Body):
 
 @router.post("/volumes")
 async def create(given: Given, who: Who, key: Key, *, asked: NewVolume) -> Response:
-    return _told(given, await given.volumes.create(who, VolumeWish(asked.name), key), 201)
+    made = await given.volumes.create(who, VolumeWish(asked.name), key)
+    return _told(given, who, made, 201)
 
 
 @router.get("/volumes")
@@ -58,7 +59,7 @@ async def list_volumes(given: Given, who: Who) -> Response:
 async def get(given: Given, who: Who, volume: str) -> Response:
     """With what opens its files, so that it takes who may write them."""
     who.require(Scope.SANDBOXES_WRITE)
-    return _told(given, await given.volumes.get(who, volume), 200)
+    return _told(given, who, await given.volumes.get(who, volume), 200)
 
 
 @router.delete("/volumes/{volume}")
@@ -74,10 +75,14 @@ async def files(
 ) -> VolumeFiles:
     """Those that the token opens; one that opens nothing is not told whether there is a volume."""
     token = authorization.partition(" ")[2].strip()
-    if not given.e2b.passages.tokens.opens(token, volume, _PURPOSE):
+    if not given.e2b.passages.tokens.holder(token, volume, _PURPOSE):
         raise Unauthenticated("the token does not open this volume")
     try:
-        return await given.volumes.open(await given.volumes.find(volume))
+        found = await given.volumes.find(volume)
+        holders = given.e2b.passages.holders
+        if await holders.find(token, volume, _PURPOSE, team_id=found.team_id) is None:
+            raise Unauthenticated("who was given this token may not be here any more")
+        return await given.volumes.open(found)
     except NotFound as error:
         raise Unauthenticated("the volume was destroyed") from error
 
@@ -136,8 +141,8 @@ async def write(
     return JSONResponse(_entry(made), 201)
 
 
-def _told(given: Services, volume: VolumeRecord, status: int) -> Response:
-    token = given.e2b.passages.tokens.of(volume.id, _PURPOSE)
+def _told(given: Services, who: Principal, volume: VolumeRecord, status: int) -> Response:
+    token = given.e2b.passages.tokens.of(volume.id, _PURPOSE, holder=who.means)
     return JSONResponse({"volumeID": volume.id, "name": volume.name, "token": token}, status)
 
 
