@@ -1,5 +1,7 @@
 """`/sandboxes` and `/v2/sandboxes`: made, found, kept alive, paused, ended."""
 
+import time
+
 from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 
@@ -52,13 +54,15 @@ async def _create(
     source = await find_source(given, who, asked.template)
     wish = wish_of(given, source, asked, timeout)
     headers = await headers_of(given, who, asked.network.rules if asked.network else {})
+    asked_at = time.time()
     sandbox = await given.sandboxes.create(who, wish, key)
     try:
         if headers and sandbox.egress.mode is not NetworkMode.NONE:
             await given.e2b.headers.put(who, sandbox.id, headers)
         await settle(given, who, sandbox, source.left)
     except PaddockError:
-        await given.sandboxes.delete(who, sandbox.id, force=True)  # nobody has heard of it
+        if sandbox.created_at >= asked_at:  # nobody has heard of it
+            await given.sandboxes.delete(who, sandbox.id, force=True)
         raise
     await given.e2b.passages.holders.add(who, sandbox)
     return JSONResponse(views.made(sandbox, given.e2b.passages, domain), 201)
