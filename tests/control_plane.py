@@ -140,6 +140,22 @@ async def running(
 
 
 @asynccontextmanager
+async def beside(
+    plane: Plane,
+    provider: Callable[[Path], Provider | Awaitable[Provider]],
+    database: str,
+) -> AsyncIterator[Plane]:
+    """Another control plane on the same database, with the same keys and the same first admin."""
+    with tempfile.TemporaryDirectory(prefix="pd-") as made:
+        data = Path(made) / "data"
+        data.mkdir(mode=0o700)
+        for name in (TOKEN_FILE, "master-key"):
+            shutil.copy(plane.place / "data" / name, data / name)
+        async with running(Path(made), provider, database=database) as other:
+            yield other
+
+
+@asynccontextmanager
 async def disposable(**more: Any) -> AsyncIterator[Plane]:
     """A control plane that nothing remains of."""
     place = Path(tempfile.mkdtemp(prefix="pd-"))

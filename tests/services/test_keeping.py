@@ -1,11 +1,15 @@
 """Snapshots that Paddock takes and lets go by itself, of real sandboxes."""
 
+import time
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import update
 
 from paddock.adapters.providers.local.provider import LocalProvider
+from paddock.adapters.store.schema import sandbox as sandbox_table
 from paddock.domain.keeping import Keeping
+from paddock.domain.lifetime import DAY
 from paddock.wiring.providers import layered
 from tests.control_plane import disposable
 from tests.engines import local_config
@@ -67,6 +71,32 @@ async def test_what_idles_is_kept_once_with_an_end_and_again_after_it_was_used(p
 async def test_what_was_used_lately_is_left_alone(plane, box):
     await plane.rounds.housekeeping.look()
     assert await automatic(plane, box) == []
+
+
+@pytest.mark.proves("N5")
+async def test_starts_of_the_server_say_nothing_about_how_long_one_idles(plane, box):
+    """They neither put off that it is kept, nor is it kept once more after one."""
+    activity, store = plane.services.inside._activity, plane.services.store
+    now, since = time.time(), activity._since
+
+    def used(tx):
+        last = update(sandbox_table).where(sandbox_table.c.id == box["id"])
+        tx._connection.execute(last.values(active_at=now - 3 * DAY))
+
+    await store.write(used)
+    activity.forget(box["id"])
+    try:
+        activity._since = now
+        await plane.rounds.housekeeping.look()
+        (kept,) = await automatic(plane, box)
+        snapshot = await store.read(lambda tx: tx.snapshots.get("", kept["id"]))
+        taken = replace(snapshot, created_at=now - 2 * DAY)
+        await store.write(lambda tx: tx.snapshots.replace(taken))
+        activity._since = now - 1.5 * DAY
+        await plane.rounds.housekeeping.look()
+        assert len(await automatic(plane, box)) == 1
+    finally:
+        activity._since = since
 
 
 @pytest.mark.proves("N5", "L6")

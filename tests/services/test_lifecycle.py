@@ -308,10 +308,12 @@ async def test_a_key_that_outlives_its_sandbox_is_a_conflict(plane):
     headers = {"Idempotency-Key": new_id("key")}
     made = await plane.admin.post("/v1/sandboxes", {"template": "plain"}, headers=headers)
     await plane.admin.delete(f"/v1/sandboxes/{made['id']}")
-    await plane.services.store.write(lambda tx: tx.sandboxes.purge(10.0**12, 1000))
-    again = await plane.admin.post("/v1/sandboxes", {"template": "plain"}, headers=headers)
-    assert (again.status, again.error["code"]) == (409, "conflict"), again.body
-    assert "key" in again.error["remediation"]
+    for _ in range(2):
+        again = await plane.admin.post("/v1/sandboxes", {"template": "plain"}, headers=headers)
+        assert (again.status, again.error["code"]) == (409, "conflict"), again.body
+        assert "deleted" in again.error["message"]
+        assert "key" in again.error["remediation"]
+        await plane.services.store.write(lambda tx: tx.sandboxes.purge(10.0**12, 1000))
 
 
 async def test_the_end_of_a_background_command_is_told_though_its_sandbox_was_renamed(plane):

@@ -2,10 +2,11 @@
 
 import pytest
 
-from paddock.domain.errors import Unavailable
+from paddock.domain.errors import Broken, Unavailable
 from paddock.domain.pressure import Band, Memory
 from paddock.services.admission import Admission
 from paddock.services.pressure import Pressure
+from paddock.testing.simulated import SimulatedProvider
 from tests.control_plane import disposable
 
 
@@ -55,6 +56,36 @@ async def test_the_longest_idle_is_stopped_and_the_rest_is_respected(plane):
     assert found["detail"] == "the host had 14 % of its memory left"
     events = await plane.admin.get("/v1/events?subject=host")
     assert [event["data"]["band"] for event in events["items"]] == ["moderate", "high", "critical"]
+
+
+class Unmeasured(SimulatedProvider):
+    """One that cannot say what some of its sandboxes use."""
+
+    def __init__(self, place):
+        super().__init__(place)
+        self.mute = ""
+
+    async def usage(self, ref):
+        if ref.id == self.mute:
+            raise Broken("its figures cannot be read")
+        return await super().usage(ref)
+
+
+async def test_one_that_cannot_be_measured_keeps_no_other_from_being_stopped():
+    opened = []
+
+    def provider(place):
+        opened.append(Unmeasured(place))
+        return opened[0]
+
+    async with disposable(provider=provider) as plane:
+        mute, idle = await box(plane), await box(plane)
+        record = await plane.services.store.read(lambda tx: tx.sandboxes.get("", mute))
+        opened[0].mute = record.ref
+        pressure = on(plane, [Memory(10_000, 1_400)])
+        pressure._here = frozenset({record.provider})
+        await pressure.look()
+        assert await states(plane, mute, idle) == ["running", "stopped"]
 
 
 @pytest.mark.proves("L10")

@@ -105,6 +105,9 @@ async def test_the_same_key_makes_one(plane):
     assert taken.status == 409
     assert (await plane.admin.delete("/v1/volumes/once")).status == 204
     assert (await plane.admin.delete("/v1/volumes/once")).status == 404
+    gone = await plane.admin.post("/v1/volumes", wish, headers=headers)
+    assert (gone.status, gone.error["code"]) == (409, "conflict"), "not a second one unawares"
+    assert "key" in gone.error["remediation"]
 
 
 async def test_another_team_has_none_of_it(plane, volume):

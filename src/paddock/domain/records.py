@@ -81,9 +81,14 @@ class SandboxRecord:
         return self.state in (SandboxState.DELETING, SandboxState.DELETED)
 
     @property
+    def has_ended(self) -> bool:
+        """It never runs again."""
+        return self.is_gone or self.state is SandboxState.FAILED
+
+    @property
     def holds_identity(self) -> bool:
-        """Whether it is the one that is meant: what failed never runs again."""
-        return not self.is_gone and self.state is not SandboxState.FAILED
+        """Whether it is the one that is meant."""
+        return not self.has_ended
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,13 @@
 from dataclasses import dataclass, field
 
 ANSWER_PREFIX = "ans"
+_OWN = "\x01"
+"""No request's key begins with it: those are printable."""
+
+
+def own_key(text: str) -> str:
+    """A key for what Paddock itself does once: what clients choose is never the same."""
+    return _OWN + text
 
 
 @dataclass(frozen=True, slots=True)

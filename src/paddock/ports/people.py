@@ -19,6 +19,10 @@ class Teams(Protocol):
 
     def named(self, name: str) -> Team | None: ...
 
+    def operating(self) -> Team | None:
+        """The newest of those that run the installation."""
+        ...
+
     def list(self, page: Page) -> Sequence[Team]: ...
 
 

@@ -186,6 +186,14 @@ class Sources(Protocol):
         ...
 
 
+class Ends(Protocol):
+    """Commands whose end was told. Forgotten with the sandbox."""
+
+    def add(self, team_id: str, sandbox_id: str, command_id: str) -> bool:
+        """Whether it is still to be told: it was not, and the sandbox is on record."""
+        ...
+
+
 class Audit(Protocol):
     """The chain of who did what."""
 
@@ -307,6 +315,8 @@ class Transaction(Protocol):
     def events(self) -> Events: ...
     @property
     def sources(self) -> Sources: ...
+    @property
+    def ends(self) -> Ends: ...
     @property
     def audit(self) -> Audit: ...
     @property

@@ -6,6 +6,10 @@ from contextlib import contextmanager
 
 from paddock.ports.clock import Clock
 
+JUST_NOW_S = 15.0
+"""What is on record as active so lately may be at work in another process: of what works, each
+writes that down at every look of its reaper, three times in this."""
+
 
 class Activity:
     """Kept in memory and written down from time to time: a lost minute stops nothing early,
@@ -41,13 +45,22 @@ class Activity:
         return dict(+self._working.get(sandbox_id, Counter()))
 
     def seen(self, sandbox_id: str, recorded: float) -> float:
-        """When work was last seen, given what is on record."""
+        """When work was last seen, given what is on record; never before this process was there
+        to see it."""
+        return max(self.known(sandbox_id, recorded), self._since)
+
+    def known(self, sandbox_id: str, recorded: float) -> float:
+        """The same for who acts after days: what was not seen for want of a process is too short
+        to matter, and starts of the server say nothing about a sandbox."""
         if sandbox_id in self._working:
             return self._clock.wall()
-        return max(self._seen.get(sandbox_id, 0.0), recorded, self._since)
+        return max(self._seen.get(sandbox_id, 0.0), recorded)
 
     def take_unwritten(self) -> dict[str, float]:
-        """What has happened since this was last asked, to be written down."""
+        """What has happened since this was last asked, to be written down: where something is at
+        work, that is now, because other processes see only what is on record."""
+        for sandbox_id in self._working:
+            self.touch(sandbox_id)
         taken = {sandbox_id: self._seen[sandbox_id] for sandbox_id in self._unwritten}
         self._unwritten.clear()
         return taken

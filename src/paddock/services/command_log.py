@@ -10,7 +10,6 @@ from functools import partial
 from paddock.domain.audit import AuditEntry
 from paddock.domain.errors import NotFound, PaddockError
 from paddock.domain.event import Event, EventKind
-from paddock.domain.ids import new_id
 from paddock.domain.records import SandboxRecord, app_in
 from paddock.domain.team import Principal
 from paddock.ports.clock import Clock
@@ -27,8 +26,9 @@ _LONGEST_LOOK_S = 15.0
 @dataclass(frozen=True, slots=True)
 class _End:
     event: Event
-    key: str
-    """By which only one tells of it; empty where there is no other."""
+    command_id: str
+    seen_by_all: bool
+    """Others may tell of it too, and only one shall."""
 
 
 class CommandLog:
@@ -37,7 +37,8 @@ class CommandLog:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._told: set[str] = set()
+        self._told: set[tuple[str, str]] = set()
+        """By team as well: who starts a command may choose its id."""
         self._ends: list[_End] = []
         self._writing: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
@@ -76,11 +77,12 @@ class CommandLog:
     ) -> None:
         """Whoever sees the end first tells of it; that may be long after, or after a restart.
         Unless all can see it, nobody else can tell."""
-        if command_id in self._told:
+        known = (sandbox.team_id, command_id)
+        if known in self._told:
             return
         if len(self._told) >= _MOST_REMEMBERED:
             self._told.clear()
-        self._told.add(command_id)
+        self._told.add(known)
         event = Event(
             sandbox.team_id,
             EventKind.COMMAND_ENDED,
@@ -89,23 +91,27 @@ class CommandLog:
             {"command": command_id, **how, **app_in(sandbox)},
             principal.actor,
         )
-        self._ends.append(_End(event, f"end of {command_id}" if seen_by_all else ""))
+        self._ends.append(_End(event, command_id, seen_by_all))
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write_ends(), name="ends of commands")
 
-    def attend(self, command_id: str, look: Callable[[], Awaitable[bool]]) -> None:
-        """Look after a command that nobody may follow, from time to time, until its end is told."""
-        task = asyncio.create_task(self._attend(command_id, look), name=f"attend {command_id}")
+    def attend(
+        self, sandbox: SandboxRecord, command_id: str, look: Callable[[], Awaitable[bool]]
+    ) -> None:
+        """Look after a command that nobody may follow, from time to time, until its end is told or
+        `look` says that there is nothing to wait for."""
+        known = (sandbox.team_id, command_id)
+        task = asyncio.create_task(self._attend(known, look), name=f"attend {command_id}")
         self._attending.add(task)
         task.add_done_callback(self._attending.discard)
 
-    async def _attend(self, command_id: str, look: Callable[[], Awaitable[bool]]) -> None:
+    async def _attend(self, known: tuple[str, str], look: Callable[[], Awaitable[bool]]) -> None:
         pause = _FIRST_LOOK_S
-        while command_id not in self._told:
+        while known not in self._told:
             await self._clock.sleep(pause)
             pause = min(2 * pause, _LONGEST_LOOK_S)
             try:
-                if command_id in self._told or await look():
+                if known in self._told or await look():
                     return
             except NotFound:  # it went with its sandbox, or was forgotten
                 return
@@ -126,17 +132,22 @@ class CommandLog:
                 async with asyncio.timeout(_TOGETHER_S):
                     await self._hurry.wait()
             ends, self._ends = self._ends, []
-            try:
-                await self._store.write(partial(_tell, ends))
-            except PaddockError as error:
-                _log.warning("ends not told", extra={"count": len(ends), "error": error.message})
+            await self._write(ends)
+
+    async def _write(self, ends: Sequence[_End]) -> None:
+        try:
+            await self._store.write(partial(_tell, ends))
+        except PaddockError as error:
+            if len(ends) > 1 and not error.retryable:  # what one of them says is no other's fault
+                for end in ends:
+                    await self._write([end])
+                return
+            _log.warning("ends not told", extra={"count": len(ends), "error": error.message})
 
 
 def _tell(ends: Sequence[_End], tx: Transaction) -> None:
-    tx.events.append([end.event for end in ends if not end.key or _is_first(end, tx)])
+    tx.events.append([end.event for end in ends if not end.seen_by_all or _is_first(end, tx)])
 
 
 def _is_first(end: _End, tx: Transaction) -> bool:
-    mine, event = new_id("evt"), end.event
-    claimed = tx.keys.claim(event.team_id, end.key, fingerprint="", object_id=mine, now=event.at)
-    return claimed == mine
+    return tx.ends.add(end.event.team_id, end.event.subject, end.command_id)

@@ -7,13 +7,20 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
-from paddock.domain.errors import InvalidRequest, NotFound, TimedOut, Unauthenticated, Unavailable
+from paddock.domain.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    TimedOut,
+    Unauthenticated,
+    Unavailable,
+)
 from paddock.domain.guest import CommandResult
 from paddock.domain.ids import is_id, new_id
 from paddock.domain.team import Principal, Scope
 from paddock.guest_client.runs import Gap, Run, RunExit, Told
 from paddock.ports.clock import Clock
-from paddock.ports.store import Store
+from paddock.ports.store import ANY_TEAM, Store
 from paddock.services import shells
 from paddock.services.command_log import CommandLog
 from paddock.services.inside import Entered, Inside
@@ -164,8 +171,9 @@ class Commands:
                 raise
             finally:
                 await noted
-            here = entered.sandbox.id  # its name may change
-            self.log.attend(command_id, partial(self._has_ended, principal, here, command_id))
+            here = entered.sandbox  # by its id: its name may change
+            ended = partial(self._has_ended, principal, here.id, command_id)
+            self.log.attend(here, command_id, ended)
             return command_id, run
 
     async def _check(self, principal: Principal, entered: Entered, command: Command) -> None:
@@ -173,8 +181,15 @@ class Commands:
         where = {"cwd": command.cwd, "user": command.user}
         await self._policies.check(principal, entered.sandbox, command.argv, command.env, **where)
 
-    async def _has_ended(self, principal: Principal, name: str, command_id: str) -> bool:
-        return (await self.get(principal, name, command_id)).exit is not None
+    async def _has_ended(self, principal: Principal, sandbox_id: str, command_id: str) -> bool:
+        """Also with its sandbox, whose own end was told."""
+        try:
+            return (await self.get(principal, sandbox_id, command_id)).exit is not None
+        except Conflict:
+            found = await self._store.read(lambda tx: tx.sandboxes.get(ANY_TEAM, sandbox_id))
+            if found is None or found.has_ended:
+                return True
+            raise
 
     async def _named(
         self, principal: Principal, entered: Entered, command: Command, background: Background

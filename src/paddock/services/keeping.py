@@ -58,7 +58,7 @@ class AutomaticSnapshots:
         if not self._can(sandbox):
             return
         taken = [each for each in await self._of(sandbox.team_id, sandbox.id) if each.automatic]
-        active_at = self._activity.seen(sandbox.id, sandbox.clock.active_at)
+        active_at = self._activity.known(sandbox.id, sandbox.clock.active_at)
         newest = max((each.created_at for each in taken), default=None)
         who = system(sandbox.team_id, "keeper")
         keeping, now = self._snapshots.keeping, self._clock.wall()

@@ -371,9 +371,9 @@ class Making:
 
 def _on_record(earlier: SandboxRecord | None, sandbox_id: str) -> SandboxRecord:
     """What the same request has made before."""
-    if earlier is None:
+    if earlier is None or earlier.is_gone:
         raise Conflict(
-            f"this request has made sandbox {sandbox_id}, which is not on record any more",
+            f"this request has made sandbox {sandbox_id}, which has been deleted since",
             remediation="use a new idempotency key to make another",
         )
     return earlier

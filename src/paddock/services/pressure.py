@@ -13,7 +13,7 @@ from paddock.ports.clock import Clock
 from paddock.ports.host import HostMemory
 from paddock.ports.provider import Ref
 from paddock.ports.store import SandboxFilter, Store, Transaction
-from paddock.services.activity import Activity
+from paddock.services.activity import JUST_NOW_S, Activity
 from paddock.services.changes import Changes
 from paddock.services.providers import Providers
 from paddock.services.sandboxes import Sandboxes
@@ -78,33 +78,40 @@ class Pressure:
 
     async def _candidates(self) -> list[Candidate]:
         wanted = SandboxFilter(states=frozenset({SandboxState.RUNNING}))
-        return [
-            await self._candidate(sandbox)
-            async for sandbox in self._changes.each(wanted)
-            if sandbox.provider in self._here
-        ]
+        found: list[Candidate] = []
+        async for sandbox in self._changes.each(wanted):
+            if sandbox.provider not in self._here:
+                continue
+            try:
+                found.append(await self._candidate(sandbox))
+            except PaddockError as error:  # what it uses is not known, so nobody is helped
+                details = {"id": sandbox.id, "error": error.message}
+                _log.warning("memory of a sandbox not measured", extra=details)
+        return found
 
     async def _candidate(self, sandbox: SandboxRecord) -> Candidate:
         provider = self._providers.get(sandbox.provider)
         used = None
         if provider.capabilities.metrics:
             used = (await provider.usage(Ref(sandbox.provider, sandbox.ref))).memory_bytes
+        active_at = self._activity.known(sandbox.id, sandbox.clock.active_at)
+        elsewhere = self._store.is_shared and self._clock.wall() - active_at < JUST_NOW_S
         return Candidate(
             id=sandbox.id,
-            active_at=self._activity.seen(sandbox.id, sandbox.clock.active_at),
+            active_at=active_at,
             memory_mib=(used or 0) / _MIB,
-            working=bool(self._activity.doing(sandbox.id)),
+            working=bool(self._activity.doing(sandbox.id)) or elsewhere,
             always_on=sandbox.lifetime.always_on,
         )
 
     async def _evict(self, victim: Candidate, memory: Memory) -> None:
-        sandbox = await self._changes.find("", victim.id)
         detail = f"the host had {memory.free_percent:.0f} % of its memory left"
         try:
+            sandbox = await self._changes.find("", victim.id)
             principal = system(sandbox.team_id, "pressure")
             await self._sandboxes.stop(principal, sandbox.id, Reason.EVICTED, detail)
         except PaddockError as error:
-            _log.warning("not evicted", extra={"id": sandbox.id, "error": error.message})
+            _log.warning("not evicted", extra={"id": victim.id, "error": error.message})
 
     async def _tell(self, found: Band, memory: Memory) -> None:
         data = {"band": found.name.lower(), "free_percent": round(memory.free_percent, 1)}

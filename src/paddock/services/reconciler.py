@@ -59,6 +59,7 @@ class Reconciler:
         self._orphan_grace_s = orphan_grace_s
         self._first = True
         """Nothing of this process is under way yet."""
+        self._since = clock.wall()
         self._background: set[asyncio.Task[object]] = set()
 
     async def run(self) -> None:
@@ -139,16 +140,24 @@ class Reconciler:
         """
         sandbox_id = found.labels.get(SANDBOX_LABEL, "")
         record = await self._store.read(lambda tx: tx.sandboxes.get(ANY_TEAM, sandbox_id))
-        young = self._clock.wall() - found.created_at < self._orphan_grace_s
         if record is not None:
-            if young and not record.is_gone and not self._first:
-                return  # it may be about to take the place of the one on record
+            if not record.is_gone and (record.ref == found.ref.id or self._is_awaited(found)):
+                return  # it has taken the place of the one on record, or may be about to
             _log.info("leftover removed", extra={"id": sandbox_id, "ref": found.ref.id})
             await provider.destroy(found.ref)
             return
-        if young:
-            return
-        await self._adopt(name, found)
+        if not self._is_young(found):
+            await self._adopt(name, found)
+
+    def _is_awaited(self, found: Observation) -> bool:
+        """Whether somebody may be about to write it down, of this process or of another."""
+        had_nobody = self._first and (not self._store.is_shared or self._store.was_unused)
+        if had_nobody and found.created_at < self._since:
+            return False
+        return self._is_young(found)
+
+    def _is_young(self, found: Observation) -> bool:
+        return self._clock.wall() - found.created_at < self._orphan_grace_s
 
     async def _adopt(self, name: str, found: Observation) -> None:
         now = self._clock.wall()

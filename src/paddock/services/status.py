@@ -137,7 +137,7 @@ class StatusPage:
 
 def _read(tx: Transaction, team_id: str, now: float) -> _Read:
     at_work = tx.tasks.at_work(team_id, _MOST)
-    teams = [t for t in tx.teams.list(Page(_MOST)) if team_id in (ANY_TEAM, t.id)]
+    teams = tx.teams.list(Page(_MOST)) if team_id == ANY_TEAM else _one(tx.teams.get(team_id))
     seen = [Server(beat, now - beat.at <= _SILENT_S) for beat in beats(tx)]
     return _Read(
         servers=seen if team_id == ANY_TEAM else (),
@@ -147,6 +147,10 @@ def _read(tx: Transaction, team_id: str, now: float) -> _Read:
         strays=_unfinished(tx, team_id, now),
         spend=[_spend(tx, team, now) for team in teams],
     )
+
+
+def _one(team: Team | None) -> list[Team]:
+    return [] if team is None else [team]
 
 
 def _spend(tx: Transaction, team: Team, now: float) -> Spend:

@@ -1,7 +1,7 @@
 """Paddock itself as somebody who acts: named in events and the audit log like anyone else."""
 
 from paddock.domain.team import Principal, Role, Scope, Team
-from paddock.ports.store import Page, Transaction
+from paddock.ports.store import Transaction
 
 
 def system(team_id: str, part: str) -> Principal:
@@ -11,4 +11,4 @@ def system(team_id: str, part: str) -> Principal:
 
 def operating_team(tx: Transaction) -> Team | None:
     """The team that runs this installation, once there is one."""
-    return next((team for team in tx.teams.list(Page(limit=1000)) if team.operator), None)
+    return tx.teams.operating()

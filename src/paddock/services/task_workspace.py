@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from paddock.domain.errors import Conflict, PaddockError, Unavailable
 from paddock.domain.records import SandboxRecord
+from paddock.domain.repetition import own_key
 from paddock.domain.sandbox import SandboxState
 from paddock.domain.task import TaskRecord
 from paddock.domain.task_wish import Workspace
@@ -60,7 +61,7 @@ class Workspaces:
             labels=labels,
             task=task.id,
         )
-        key = f"task {task.id}"
+        key = own_key(f"task {task.id}")
         if wanted.fork:
             return await self._sandboxes.fork(who, wanted.fork, wish, key)
         return await self._sandboxes.create(who, wish, key)

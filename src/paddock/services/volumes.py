@@ -178,15 +178,28 @@ def _entered(tx: Transaction, record: VolumeRecord, wish: VolumeWish, key: str) 
             object_id=record.id,
             now=record.created_at,
         )
-        if claimed != record.id and (earlier := tx.volumes.get(record.team_id, claimed)):
-            return earlier
+        if claimed != record.id:
+            return _earlier(tx, record.team_id, claimed)
     tx.volumes.add(record)
     return record
 
 
+def _earlier(tx: Transaction, team_id: str, volume_id: str) -> VolumeRecord:
+    """What the same request has made before."""
+    found = tx.volumes.get(team_id, volume_id)
+    if found is None or found.state is VolumeState.DELETING:
+        raise Conflict(
+            f"this request has made volume {volume_id}, which has been deleted since",
+            remediation="use a new idempotency key to make another",
+        )
+    return found
+
+
 def _forget(tx: Transaction, volume: VolumeRecord) -> None:
+    """The key of one that was never made may be used again; of one that was it stays taken."""
     tx.volumes.remove(volume.id)
-    tx.keys.release(volume.team_id, volume.id)
+    if volume.state is VolumeState.CREATING:
+        tx.keys.release(volume.team_id, volume.id)
 
 
 def _in_use(volume: VolumeRecord, users: Sequence[str]) -> Conflict:

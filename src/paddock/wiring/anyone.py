@@ -3,14 +3,13 @@
 from dataclasses import replace
 
 from paddock.domain.team import Principal
-from paddock.ports.store import Page, Store, Transaction
-from paddock.services.system import system
+from paddock.ports.store import Store
+from paddock.services.system import operating_team, system
 
 
 async def anyone(store: Store) -> Principal:
     """The system itself, in the team that runs the installation."""
 
-    def first(tx: Transaction) -> str:
-        return next(team.id for team in tx.teams.list(Page(1000)) if team.operator)
-
-    return replace(system(await store.read(first), "anyone"), actor="anyone")
+    operators = await store.read(operating_team)
+    assert operators is not None, "it was made at the first start"
+    return replace(system(operators.id, "anyone"), actor="anyone")

@@ -7,6 +7,7 @@ import pytest
 from paddock.domain.errors import Conflict, InvalidRequest, NotFound
 from paddock.domain.team import Role, Scope, Team
 from paddock.ports.store import ANY_TEAM, Page
+from paddock.services.system import operating_team
 from tests.adapters.store.samples import link, next_id, person, session, token
 
 
@@ -17,6 +18,14 @@ async def test_a_team_is_found_by_id_and_by_name(store, team):
     assert await store.read(lambda tx: tx.teams.named("operators")) == operators
     assert await store.read(lambda tx: tx.teams.named("Operators")) is None
     assert await store.read(lambda tx: tx.teams.get("tem_nobody")) is None
+
+
+async def test_the_operating_team_is_found_however_many_others_there_are(store, team, others):
+    assert await store.read(lambda tx: tx.teams.operating()) is None
+    operators = Team(next_id("tem"), "operators", 1000.0, operator=True)
+    many = [Team(next_id("tem"), f"team-{number}", 1001.0) for number in range(1001)]
+    await store.write(lambda tx: [tx.teams.add(each) for each in (operators, *many)])
+    assert await store.read(operating_team) == operators
 
 
 async def test_two_teams_cannot_have_one_name(store, team):

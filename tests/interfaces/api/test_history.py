@@ -4,6 +4,10 @@ import asyncio
 
 import pytest
 
+from paddock.domain.ids import new_id
+from paddock.ports.store import ANY_TEAM
+from paddock.services.system import system
+
 pytestmark = pytest.mark.proves("U9")
 
 
@@ -104,3 +108,69 @@ async def test_who_may_not_read_events_reads_no_history(plane, box):
     narrow = await plane.member(scopes=["sandboxes:read"])
     assert (await narrow.get(f"/v1/sandboxes/{box['id']}/history")).status == 403
     assert (await plane.admin.get("/v1/sandboxes/nope/history")).status == 404
+
+
+async def test_no_key_of_a_request_stands_for_the_end_of_a_command(plane, box):
+    """As long as they did, who had claimed it kept ends from being told, also other teams'."""
+    command = new_id("cmd")
+    path = f"/v1/sandboxes/{box['id']}"
+    taken = {"Idempotency-Key": f"end of {command}"}
+    assert (await plane.admin.post("/v1/tokens", {"name": "t"}, headers=taken)).status == 201
+    wish = {"cmd": ["true"]}
+    await plane.admin.post(f"{path}/commands", wish, headers={"Idempotency-Key": command})
+    async with asyncio.timeout(20):
+        while not await _ends(plane, box, command):
+            await plane.admin.get(f"{path}/commands/{command}")
+            await asyncio.sleep(0.1)
+
+
+async def test_an_end_that_cannot_be_told_keeps_no_other_from_being_told(plane, box):
+    log, store = plane.services.commands.log, plane.services.store
+    sandbox = await store.read(lambda tx: tx.sandboxes.get(ANY_TEAM, box["id"]))
+    who, bad, good = system(sandbox.team_id, "test"), new_id("cmd"), new_id("cmd")
+    for command, seconds in ((bad, float("inf")), (good, 1.0)):  # what a guest says of itself
+        log.ended(who, sandbox, command, {"seconds": seconds}, seen_by_all=True)
+    await settle(plane)
+    assert [len(await _ends(plane, box, command)) for command in (bad, good)] == [0, 1]
+
+
+async def test_an_end_is_told_once_however_long_ago_and_whoever_was_started_since(plane, box):
+    path = f"/v1/sandboxes/{box['id']}"
+    began = await plane.admin.post(f"{path}/commands", {"cmd": ["true"]})
+    async with asyncio.timeout(20):
+        while not await _ends(plane, box, began["id"]):
+            await asyncio.sleep(0.1)
+    await plane.services.store.write(lambda tx: tx.keys.prune(10.0**12, 1000))
+    plane.services.commands.log._told.clear()  # as after a restart
+    await plane.admin.get(f"{path}/commands/{began['id']}")
+    await settle(plane)
+    assert len(await _ends(plane, box, began["id"])) == 1
+
+
+async def test_the_same_id_in_another_team_is_another_command(plane, box):
+    log, store = plane.services.commands.log, plane.services.store
+    other = await plane.team(new_id("team").lower().replace("_", "-"))
+    made = await other.post("/v1/sandboxes", {"template": "plain"})
+    command = new_id("cmd")
+    for each in (box, made.body):
+        sandbox = await store.read(lambda tx, each=each: tx.sandboxes.get(ANY_TEAM, each["id"]))
+        who = system(sandbox.team_id, "test")
+        log.ended(who, sandbox, command, {"seconds": 1.0}, seen_by_all=True)
+    await settle(plane)
+    assert len(await _ends(plane, box, command)) == 1
+    told = await other.get(f"/v1/events?subject={made['id']}&kind=command.ended")
+    assert len(told["items"]) == 1
+
+
+@pytest.mark.timeout(120)
+async def test_nobody_looks_after_commands_of_a_sandbox_that_is_gone(plane):
+    log = plane.services.commands.log
+    made = await plane.admin.post("/v1/sandboxes", {"template": "plain"})
+    path = f"/v1/sandboxes/{made['id']}"
+    started = [await plane.admin.post(f"{path}/commands", {"cmd": ["sleep", "900"]}) for _ in "12"]
+    names = {f"attend {each['id']}" for each in started}
+    assert names <= {task.get_name() for task in log._attending}
+    assert (await plane.admin.delete(path)).status == 200
+    async with asyncio.timeout(60):
+        while names & {task.get_name() for task in log._attending}:
+            await asyncio.sleep(0.1)

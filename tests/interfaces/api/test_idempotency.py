@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from paddock.domain.errors import InvalidRequest
 from paddock.domain.ids import new_id
+from paddock.domain.repetition import own_key
+from paddock.interfaces.api.context import idempotency_key
+from paddock.interfaces.e2b.context import idempotency_key as e2b_key
 from tests.control_plane import remove_all, running
 
 EVERY_DATABASE = True
@@ -122,3 +126,10 @@ async def test_a_key_is_known_after_a_restart(empty_database):
                 await remove_all(plane)
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+async def test_no_request_can_have_a_key_of_paddocks_own():
+    own = own_key("task tsk_1")
+    with pytest.raises(InvalidRequest, match="not usable"):
+        await idempotency_key(own)
+    assert await e2b_key(own) != own

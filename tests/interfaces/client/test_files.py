@@ -5,10 +5,11 @@ import hashlib
 import io
 import os
 import resource
+import socket
 
 import pytest
 
-from paddock import AsyncSandbox, NotFound
+from paddock import AsyncSandbox, InvalidRequest, NotFound
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +87,21 @@ async def test_a_directory_goes_in_and_comes_out_with_modes_and_links(box, home,
     assert (tmp_path / "out" / "sub" / "run.sh").stat().st_mode & 0o100
     assert [name.rpartition("/")[2] for name in brought.skipped] == ["outside"]
     assert not (tmp_path / "out" / "outside").is_symlink()
+
+
+async def test_what_is_no_content_is_left_out_and_named(box, home, tmp_path):
+    source = tmp_path / "odd"
+    (source / "sub").mkdir(parents=True)
+    (source / "note").write_text("kept\n")
+    os.mkfifo(source / "sub" / "pipe")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(source / "socket"))
+        sent = await box.files.upload(source, f"{home}/odd")
+    assert (sent.files, sorted(sent.skipped)) == (1, ["socket", "sub/pipe"])
+    assert await box.files.read(f"{home}/odd/note") == "kept\n"
+    async with asyncio.timeout(20):  # reading one would never end
+        with pytest.raises(InvalidRequest, match="pipe is neither a file nor a directory"):
+            await box.files.upload(source / "sub" / "pipe", f"{home}/pipe")
 
 
 async def test_a_program_stays_one(box, home, tmp_path):

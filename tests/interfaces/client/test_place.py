@@ -55,6 +55,11 @@ def test_a_token_goes_only_to_the_server_that_it_is_for(home):
         ('host = "x"', 0o600, "has host"),
         ('token = "x"', 0o644, "others can read it"),
         ('url = "ftp://x"', 0o600, "no server's address"),
+        ('url = "http://127.0.0.1:99999"', 0o600, "Port out of range"),
+        ('url = "http://127.0.0.1:7o70"', 0o600, "Port could not be"),
+        ('url = "http://127.0.0.1:0"', 0o600, "no server's address"),
+        ('url = "http://[::1"', 0o600, "Invalid IPv6"),
+        ('url = "http://a b:7070"', 0o600, "no server's address"),
     ],
 )
 def test_a_file_that_makes_no_sense_is_refused(home, text, mode, says):

@@ -15,7 +15,7 @@ from sqlalchemy import (
 
 from paddock.adapters.store.columns import Json, Line, Serial
 
-REVISION = "0013"
+REVISION = "0014"
 """What a database must have had applied last to be used by this code."""
 VERSION_TABLE = "paddock_revision"
 
@@ -262,6 +262,15 @@ event_source = Table(
     Column("last_seq", Serial, nullable=False),
     Column("missing", Json, nullable=False),
     Column("changed_at", Double, nullable=False),
+)
+
+command_end = Table(
+    "command_end",
+    metadata,
+    Column("team_id", Line, primary_key=True),
+    Column("command_id", Line, primary_key=True),
+    Column("sandbox_id", Line, ForeignKey("sandbox.id", ondelete="CASCADE"), nullable=False),
+    Index(None, "sandbox_id"),
 )
 
 audit = Table(

@@ -40,6 +40,11 @@ class SqlTeams:
         found = self._connection.execute(select(table).where(table.c.name == name)).first()
         return None if found is None else _team(found)
 
+    def operating(self) -> Team | None:
+        query = select(table).where(table.c.operator.is_(True)).order_by(table.c.id.desc()).limit(1)
+        found = self._connection.execute(query).first()
+        return None if found is None else _team(found)
+
     def list(self, page: Page) -> Sequence[Team]:
         query = newest_first(select(table), table.c.id, page)
         return [_team(row) for row in self._connection.execute(query)]

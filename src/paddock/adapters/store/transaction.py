@@ -6,6 +6,7 @@ from sqlalchemy import Connection
 
 from paddock.adapters.store.approvals import SqlApprovals
 from paddock.adapters.store.audit import SqlAudit
+from paddock.adapters.store.ends import SqlEnds
 from paddock.adapters.store.events import SqlEvents
 from paddock.adapters.store.keys import SqlKeys
 from paddock.adapters.store.people import SqlPeople
@@ -67,6 +68,10 @@ class SqlTransaction:
     @cached_property
     def sources(self) -> SqlSources:
         return SqlSources(self._connection)
+
+    @cached_property
+    def ends(self) -> SqlEnds:
+        return SqlEnds(self._connection)
 
     @cached_property
     def audit(self) -> SqlAudit:

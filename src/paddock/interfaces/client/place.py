@@ -15,6 +15,7 @@ TOKEN_VARIABLE = "PADDOCK_TOKEN"  # noqa: S105 - the name of a variable
 FILE = Path("paddock") / "client.toml"
 _USUAL_PORT = "7070"
 _USUAL_DATA = "/var/lib/paddock"
+_SCHEMES = ("http", "https")
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -95,9 +96,14 @@ def _kept(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _checked(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme in ("http", "https") and parts.hostname and not parts.query:
-        return url.rstrip("/")
+    why = ""
+    try:
+        parts = urlsplit(url)
+        has_more = parts.query or parts.fragment or url.split() != [url]
+        if parts.port != 0 and parts.scheme in _SCHEMES and parts.hostname and not has_more:
+            return url.rstrip("/")
+    except ValueError as error:
+        why = f": {error}"
     raise InvalidRequest(
-        f"{url!r} is no server's address", remediation="write it as http://127.0.0.1:7070"
+        f"{url!r} is no server's address{why}", remediation="write it as http://127.0.0.1:7070"
     )

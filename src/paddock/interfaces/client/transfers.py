@@ -2,17 +2,18 @@
 
 import asyncio
 import os
+import posixpath
 import tarfile
 import tempfile
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, BinaryIO
+from typing import IO, BinaryIO, cast
 
 import aiohttp
 
-from paddock.domain.errors import Conflict, NotFound, Unavailable
+from paddock.domain.errors import Conflict, InvalidRequest, NotFound, Unavailable
 from paddock.interfaces.client import failures
 from paddock.interfaces.client.results import FileInfo, Transfer, read
 from paddock.interfaces.client.server import Body, Call, Pauses, Query, Server, segment
@@ -50,8 +51,10 @@ class AsyncTransfers:
         progress: Told | None = None,
     ) -> Transfer:
         """A file becomes the one at `path`, a directory's content becomes part of that at `path`;
-        permissions and links are kept."""
+        permissions and links are kept. What in it is neither file, directory nor link is skipped.
+        """
         source, told = Path(local), progress or _unheard
+        _check_content(source)
         if not source.is_dir() and not source.stat().st_mode & 0o111:
             query, size = at(path, user, wake), source.stat().st_size
             with await asyncio.to_thread(source.open, "rb") as file:
@@ -60,12 +63,12 @@ class AsyncTransfers:
         with tempfile.TemporaryDirectory(prefix="paddock-") as place:
             archive = Path(place) / "upload.tar"
             target = PurePosixPath(path)
-            await asyncio.to_thread(_pack, source, archive, target.name)
+            skipped = await asyncio.to_thread(_pack, source, archive, target.name)
             into = path if source.is_dir() else str(target.parent)
             with await asyncio.to_thread(archive.open, "rb") as file:
                 body = _counted(file, archive.stat().st_size, told)
                 answer = await self._put("archive", at(into, user, wake), body)
-        return Transfer(answer["files"], answer["bytes"])
+        return Transfer(answer["files"], answer["bytes"], skipped)
 
     async def download(
         self,
@@ -239,9 +242,38 @@ def _unheard(_done: int, _size: int | None) -> None:
     return None
 
 
-def _pack(source: Path, archive: Path, name: str) -> None:
-    with tarfile.open(archive, "w") as tar:
+class _Tar(tarfile.TarFile):
+    """Files, directories and links; of all else, such as sockets and pipes, the names."""
+
+    left_out: tuple[str, ...] = ()
+
+    def gettarinfo(
+        self,
+        name: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None = None,
+        arcname: str | None = None,
+        fileobj: IO[bytes] | None = None,
+    ) -> tarfile.TarInfo:
+        found: tarfile.TarInfo | None = super().gettarinfo(name, arcname, fileobj)
+        if found is not None and (found.isreg() or found.isdir() or found.issym() or found.islnk()):
+            return found
+        self.left_out += (posixpath.normpath(str(arcname)),)
+        return cast(tarfile.TarInfo, None)  # which is how it says that there is nothing to add
+
+
+def _check_content(source: Path) -> None:
+    """Reading a pipe would wait for whoever writes to it, for ever."""
+    if source.exists() and not source.is_file() and not source.is_dir():
+        raise InvalidRequest(
+            f"{source} is neither a file nor a directory",
+            remediation="name one that is; what a pipe or a device gives can be written to a file",
+        )
+
+
+def _pack(source: Path, archive: Path, name: str) -> tuple[str, ...]:
+    """What was left out."""
+    with _Tar.open(archive, "w") as tar:
         tar.add(source, arcname="." if source.is_dir() else name)
+        return tar.left_out
 
 
 def _unpack(archive: IO[bytes], target: Path) -> Transfer:

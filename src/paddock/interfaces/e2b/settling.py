@@ -7,6 +7,7 @@ from contextlib import suppress
 from paddock.domain.build import Left
 from paddock.domain.errors import NotFound, TimedOut
 from paddock.domain.records import SandboxRecord
+from paddock.domain.repetition import own_key
 from paddock.domain.team import Principal
 from paddock.interfaces.api.context import Services
 from paddock.interfaces.e2b import interpreter
@@ -26,7 +27,8 @@ async def settle(given: Services, who: Principal, sandbox: SandboxRecord, left: 
     if left.start:
         argv = ("/bin/bash", "-lc", left.start)
         command = Command(argv, cwd=left.workdir, user=left.user)
-        background = Background(key=f"start {sandbox.id} {sandbox.started_at}", drop_when_full=True)
+        key = own_key(f"start {sandbox.id} {sandbox.started_at}")
+        background = Background(key=key, drop_when_full=True)
         await given.commands.start(who, sandbox.id, command, background)
     if left.ready:
         await _ready(given, who, sandbox, left)

@@ -20,6 +20,7 @@ from paddock.interfaces.cli.remote.session import SandboxName, answer, sandbox
 from paddock.interfaces.client import AsyncSandbox, Conflict, NotFound
 from paddock.interfaces.client.results import Transfer
 
+_WHY_NOT = "it leads outside, or is neither file, directory nor link"
 _WAKES = {"stopped": "start", "paused": "resume", "archived": "start"}
 _INSIDE = re.compile(r"([a-z0-9][a-z0-9_-]*):(.*)", re.DOTALL)
 
@@ -74,7 +75,7 @@ def cp(invocation: Invocation, /, source: str, target: str, *, user: str, wake: 
     with Display() as display:
         done = run_async(work(display))
     for name in done.skipped:
-        click.echo(f"note: left out {name}: it leads outside", err=True)
+        click.echo(f"note: left out {name}: {_WHY_NOT}", err=True)
     answer(invocation, done, f"{_counted(done.files)}, {size(done.bytes)}")
 
 

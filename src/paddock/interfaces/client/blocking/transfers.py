@@ -34,7 +34,8 @@ class Transfers:
         progress: Told | None = None,
     ) -> Transfer:
         """A file becomes the one at `path`, a directory's content becomes part of that at `path`;
-        permissions and links are kept."""
+        permissions and links are kept. What in it is neither file, directory nor link is skipped.
+        """
         return portal().run(
             self._inner.upload(local, path, user=user, wake=wake, progress=progress)
         )

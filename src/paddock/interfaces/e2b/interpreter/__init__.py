@@ -9,6 +9,7 @@ from pathlib import Path
 
 from paddock.domain.errors import Broken
 from paddock.domain.records import SandboxRecord
+from paddock.domain.repetition import own_key
 from paddock.domain.team import Principal
 from paddock.interfaces.api.context import Services
 from paddock.services.commands import Background, Command
@@ -26,7 +27,7 @@ async def start(given: Services, who: Principal, sandbox: SandboxRecord) -> None
     async with given.inside.enter(who, sandbox.id, "") as entered:
         await entered.guest.files.write(_PLACE, packed(), user="root")
     command = Command(("python3", _PLACE))
-    key = f"interpreter {sandbox.id} {sandbox.started_at}"
+    key = own_key(f"interpreter {sandbox.id} {sandbox.started_at}")
     await given.commands.start(who, sandbox.id, command, Background(key=key, drop_when_full=True))
     until = time.monotonic() + _START_S
     while not await _answers(given, sandbox):
