@@ -4,10 +4,8 @@ has looked and they pass a smoke test."""
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from typing import Any
-
-import msgspec
 
 from paddock.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound, PaddockError
 from paddock.domain.event import Event, EventKind
@@ -22,9 +20,11 @@ from paddock.ports.clock import Clock
 from paddock.ports.provider import PauseKind
 from paddock.ports.store import Page, Store, Transaction
 from paddock.ports.tasks import TaskFilter
+from paddock.services import quarantine_cases
 from paddock.services.changes import Changes
 from paddock.services.guests import Guests
 from paddock.services.providers import Providers
+from paddock.services.quarantine_cases import Case
 from paddock.services.sandboxes import Sandboxes
 from paddock.services.snapshots import Snapshots
 from paddock.services.system import system
@@ -32,7 +32,6 @@ from paddock.services.taking import Capture
 from paddock.services.task_events import state_event
 
 _log = logging.getLogger(__name__)
-_NAME = "quarantine."
 _LOOK_S = 10.0
 _LONGEST_WHY = 500
 _EVENTS = 200
@@ -43,28 +42,6 @@ RULE = "quarantine"
 _SMOKE = 'f=$(mktemp) && echo paddock-smoke >"$f" && cat "$f" && rm -f -- "$f"'
 _SMOKE_SAYS = b"paddock-smoke"
 Examine = Callable[[TaskRecord, str], Awaitable[Examined]]
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A sandbox that was set aside, and the evidence."""
-
-    team_id: str
-    sandbox_id: str
-    name: str
-    by: str
-    at: float
-    why: str
-    before: str
-    """The state that it was in."""
-    tasks: tuple[str, ...] = ()
-    """That were at work in it, and wait now."""
-    diagnosis: Mapping[str, Any] = field(default_factory=dict)
-    events: tuple[Mapping[str, Any], ...] = ()
-    egress: tuple[Mapping[str, Any], ...] = ()
-    snapshot: str = ""
-    missing: tuple[str, ...] = ()
-    """What could not be kept, and why."""
 
 
 class Quarantines:
@@ -98,25 +75,20 @@ class Quarantines:
 
     async def cases(self, team_id: str) -> Sequence[Case]:
         """Of every team where none is named; without those whose sandbox is gone."""
-        begins = f"{_NAME}{team_id}." if team_id else _NAME
-
-        def read(tx: Transaction) -> list[Case]:
-            cases = [msgspec.convert(each, Case) for each in tx.values.all(begins).values()]
-            return [case for case in cases if _is_there(tx, case)]
-
-        found = await self._store.read(read)
+        found = await self._store.read(lambda tx: quarantine_cases.find_all(tx, team_id))
         return sorted(found, key=lambda case: case.at, reverse=True)
 
     async def get(self, principal: Principal, name: str) -> Case:
         principal.require(Scope.SANDBOXES_READ)
         sandbox = await self._changes.find(principal.team_id, name)
-        found = await self._store.read(lambda tx: tx.values.get(_key(sandbox)))
+        whose = (sandbox.team_id, sandbox.id)
+        found = await self._store.read(lambda tx: quarantine_cases.find(tx, *whose))
         if found is None:
             raise NotFound(
                 f"sandbox {sandbox.name} was not set aside",
                 remediation="`paddock quarantine ls` shows those that were",
             )
-        return msgspec.convert(found, Case)
+        return found
 
     async def set(self, principal: Principal, name: str, why: str) -> Case:
         """From then on nobody but an admin goes in. It stands still, and so does a task that works
@@ -202,7 +174,7 @@ class Quarantines:
             tx.events.append([_event(sandbox, EventKind.SANDBOX_QUARANTINED, case, data)])
             for task_id in case.tasks:
                 _hold_task(tx, task_id, case)
-            tx.values.put(_key(sandbox), asdict(case))
+            quarantine_cases.put(tx, case)
 
         try:
             await self._store.write(write)
@@ -229,7 +201,7 @@ class Quarantines:
         except PaddockError as error:
             missing.append(f"a snapshot: {error.message}")
         whole = replace(case, snapshot=snapshot, missing=tuple(missing))
-        await self._store.write(lambda tx: tx.values.put(_key(sandbox), asdict(whole)))
+        await self._store.write(lambda tx: quarantine_cases.put(tx, whole))
         return whole
 
     async def clear(self, principal: Principal, name: str) -> SandboxRecord:
@@ -261,7 +233,7 @@ class Quarantines:
             data = {"name": sandbox.name, "by": principal.actor, "snapshot": case.snapshot}
             kind = EventKind.SANDBOX_CLEARED
             tx.events.append([Event(case.team_id, kind, sandbox.id, now, data, principal.actor)])
-            tx.values.remove(_key(sandbox))
+            quarantine_cases.remove(tx, case)
             for task_id in case.tasks:
                 if (task := tx.tasks.get(case.team_id, task_id)) is not None:
                     tx.tasks.replace(replace(task, oddness=(), forgiven_at=now))
@@ -312,17 +284,8 @@ class Quarantines:
         return f"it was set aside: {sandbox.quarantine.why}" if sandbox.quarantine else ""
 
 
-def _is_there(tx: Transaction, case: Case) -> bool:
-    sandbox = tx.sandboxes.get(case.team_id, case.sandbox_id)
-    return sandbox is not None and not sandbox.is_gone
-
-
 def _us(team_id: str) -> Principal:
     return system(team_id, ACTOR.partition("/")[2])
-
-
-def _key(sandbox: SandboxRecord) -> str:
-    return f"{_NAME}{sandbox.team_id}.{sandbox.id}"
 
 
 def _event(sandbox: SandboxRecord, kind: EventKind, case: Case, data: Mapping[str, Any]) -> Event:

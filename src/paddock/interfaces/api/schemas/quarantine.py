@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from paddock.interfaces.api.schemas.common import Shape, at
-from paddock.services.quarantine import Case
+from paddock.services.quarantine_cases import Case
 
 
 class SetAside(Shape):
