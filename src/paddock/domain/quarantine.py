@@ -120,6 +120,14 @@ def check_open(quarantine: Quarantine | None, name: str, principal: Principal) -
     )
 
 
+def closed() -> Forbidden:
+    """For who is not known to be of the team: that nobody gets in, and nothing of why."""
+    return Forbidden(
+        "this sandbox is closed for now",
+        remediation="ask whoever gave you the address; admins of its team know more",
+    )
+
+
 def check_evidence(
     quarantine: Quarantine | None, name: str, principal: Principal, *, letting_go: bool = False
 ) -> None:

@@ -1,14 +1,26 @@
 """What was set aside is for admins, by whichever way somebody comes; and stands still."""
 
+import asyncio
+import json
+
 import pytest
 
 from paddock.services.templates import Kept
+from paddock.services.verbs import ref_of
 from paddock.testing.simulated import SimulatedProvider
 from tests.control_plane import disposable
+from tests.interfaces.api.test_previews import SERVER, Site, free_port
 from tests.interfaces.api.test_templates import Shelf
 from tests.tasks.conftest import SETTINGS
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.proves("H8")]
+SILENT = """
+import socket, sys, time
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+print("up", flush=True)
+kept = server.accept()
+time.sleep(600)
+"""
 WHY = "it sends away what it should not: SEC-42"
 
 
@@ -49,7 +61,7 @@ def of_snapshot(plane, snapshot):
 
 @pytest.fixture
 async def box(plane):
-    found = await made(plane)
+    found = await made(plane, ports=[free_port()], egress={"mode": "open"})
     yield found
     await plane.admin.delete(f"/v1/sandboxes/{found['id']}?force=true")
 
@@ -122,3 +134,78 @@ async def test_an_admins_copy_is_set_aside_as_well_and_can_be_cleared(plane, mem
     assert (await member.post(f"{path}/exec", {"cmd": ["true"]})).status == 200
     assert (await plane.admin.delete(path)).status == 200
     assert await state(plane, box) == ("paused", WHY)
+
+
+async def served(plane, box):
+    """A server inside, which answers."""
+    site = Site(plane, box, box["ports"][0])
+    wish = {"cmd": ["python3", "-c", SERVER, str(site.port)]}
+    await plane.admin.post(f"{site.path}/commands", wish)
+    await site.until(200, **{"X-Paddock-Token": plane.admin.token})
+    return site
+
+
+async def test_nobody_but_an_admin_sees_its_previews_and_strangers_read_nothing_of_why(
+    plane, member, box
+):
+    site = await served(plane, box)
+    link = await member.post(f"{site.path}/ports/{site.port}/links", {})
+    cookie = f"paddock_preview={link['url'].partition('paddock_link=')[2]}"
+    await plane.admin.call("PATCH", site.path, {"public_ports": [site.port]})
+    assert (await site.get())[0] == 200
+    await set_aside(plane, box)
+    for woken in (False, True):
+        if woken:
+            assert (await plane.admin.post(f"{site.path}/resume")).status == 200
+        for shown in ({}, {"Cookie": cookie}):
+            status, said, _ = await site.get(**shown)
+            assert (status, json.loads(said)["error"]["code"]) == (403, "forbidden")
+            assert "closed for now" in said
+            assert not any(word in said for word in ("SEC-42", "set aside", "tok_", "usr_"))
+        status, said, _ = await site.get(**{"X-Paddock-Token": member.token})
+        assert (status, "SEC-42" in said) == (403, True)
+    assert (await site.get(**{"X-Paddock-Token": plane.admin.token}))[0] == 200
+    changes = {
+        "link": await member.post(f"{site.path}/ports/{site.port}/links", {}),
+        "env": await member.call("PUT", f"{site.path}/env", {"env": {"LD_PRELOAD": "/x"}}),
+        "public": await member.call("PATCH", site.path, {"public_ports": [1]}),
+    }
+    assert {way: answer.status for way, answer in changes.items()} == dict.fromkeys(changes, 403)
+    assert "LD_PRELOAD" not in (await plane.admin.get(site.path))["env_names"]
+    assert (await plane.admin.delete(f"/v1/quarantine/{box['id']}")).status == 200
+    assert (await site.get(Cookie=cookie))[0] == 200
+
+
+async def test_who_is_at_a_preview_when_it_is_set_aside_is_sent_away(plane, member, box):
+    site = Site(plane, box, box["ports"][0])
+    started = await plane.admin.post(
+        f"{site.path}/commands", {"cmd": ["python3", "-c", SILENT, str(site.port)]}
+    )
+    path = f"{site.path}/commands/{started['id']}/output?format=ndjson"
+    async for line in plane.admin.lines("GET", path):
+        if "up" in line.get("data", ""):
+            break
+    visiting = asyncio.create_task(site.get(**{"X-Paddock-Token": member.token}))
+    async with asyncio.timeout(30):
+        while not plane.services.inside._activity.doing(box["id"]).get("preview"):
+            await asyncio.sleep(0.01)
+    await set_aside(plane, box)
+    async with asyncio.timeout(30):
+        status, said, _ = await visiting
+    assert (status, "set aside" in said) == (403, True)
+
+
+async def test_a_stranger_reads_nothing_of_why_a_sandbox_failed(plane, box):
+    path = f"/v1/sandboxes/{box['id']}"
+    site = Site(plane, box, free_port())
+    await plane.admin.call("PATCH", path, {"public_ports": [site.port]})
+    record = await plane.services.store.read(lambda tx: tx.sandboxes.get("", box["id"]))
+    provider = plane.services.providers.get("")
+    await provider.destroy(ref_of(record))
+    await plane.rounds.reconciler.look()
+    found = await plane.admin.get(path)
+    assert found["state"] == "failed"
+    status, said, _ = await site.get()
+    assert (status, "the sandbox failed" in said) == (502, True)
+    assert found["detail"] not in said
+    assert provider.name not in said

@@ -71,6 +71,7 @@ class SandboxDoor:
             refusal = guards.to_guest(head, sandbox, self._passages, time.time())
         else:
             refusal = guards.to_port(head, sandbox, address.port, self._passages)
+        refusal = refusal or guards.if_closed(sandbox)
         if refusal is not None:
             return refusal
         if sandbox.state is not SandboxState.RUNNING:

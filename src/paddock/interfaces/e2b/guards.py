@@ -3,15 +3,17 @@
 import json
 import re
 
+from paddock.domain.errors import Forbidden
 from paddock.domain.records import SandboxRecord
 from paddock.interfaces.e2b import interpreter
 from paddock.interfaces.e2b.addresses import FileUrl, file_url_of, unclear
 from paddock.interfaces.e2b.calls import failure
+from paddock.interfaces.e2b.errors import text
 from paddock.interfaces.e2b.ids import shown
 from paddock.interfaces.e2b.marks import Mark, mark_of
 from paddock.interfaces.e2b.signatures import fits, is_expired
 from paddock.interfaces.preview import Reply, RequestHead
-from paddock.services.passages import Passages
+from paddock.services.passages import Passages, check_open
 
 TOKEN, TRAFFIC = b"x-access-token", b"e2b-traffic-access-token"
 _CALL = re.compile(rb"/(?:process\.Process|filesystem\.Filesystem)/[A-Za-z]+")
@@ -71,6 +73,15 @@ def to_port(
         f"Token header '{TRAFFIC.decode()}' is {'missing' if offered is None else 'wrong'}"
     )
     return said(403, message, sandboxId=shown(sandbox.id))
+
+
+def if_closed(sandbox: SandboxRecord) -> Reply | None:
+    """For who would be let through otherwise, so that nobody else hears of it."""
+    try:
+        check_open(sandbox)
+    except Forbidden as error:
+        return said(403, text(error), sandboxId=shown(sandbox.id))
+    return None
 
 
 def said(status: int, message: str, **more: object) -> Reply:

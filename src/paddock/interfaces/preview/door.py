@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, urlencode
 from paddock.domain.errors import NotFound, PaddockError, Unauthenticated
 from paddock.domain.records import SandboxRecord
 from paddock.domain.sandbox import SandboxState
+from paddock.domain.team import Principal
 from paddock.interfaces.preview.contract import Answer, Cut, Edits, Reply, RequestHead, Upstream
 from paddock.interfaces.preview.hosts import PreviewHost, is_below, parse_preview_host, preview_host
 from paddock.interfaces.preview.pages import Link, Pages, Trouble
@@ -19,6 +20,7 @@ COOKIE = "paddock_preview"
 PARAMETER = "paddock_link"
 TOKEN_HEADER = b"x-paddock-token"
 _OURS = frozenset({TOKEN_HEADER})
+_ASK = "ask whoever gave you the address"
 
 
 class Door:
@@ -56,14 +58,14 @@ class Door:
         if visitor.link and head.method in ("GET", "HEAD"):
             return _entrance(head, visitor.link)
         if sandbox.state is not SandboxState.RUNNING:
-            return self._not_running(head, sandbox)
+            return self._not_running(head, sandbox, admitted)
         upstream = self._upstream(head, sandbox, host.port)
         return replace(upstream, staying=self._stay(admitted))
 
     def _stay(self, admitted: Admitted) -> Callable[[Cut], AbstractContextManager[None]]:
         def staying(cut: Cut) -> AbstractContextManager[None]:
             def end(error: PaddockError) -> None:
-                cut(401, error.code, error.message, error.remediation)
+                cut(_status(error), error.code, error.message, error.remediation)
 
             return self._previews.staying(admitted, end)
 
@@ -82,15 +84,15 @@ class Door:
         )
 
     def _refused(self, head: RequestHead, error: PaddockError) -> Reply:
-        status = 401 if isinstance(error, Unauthenticated) else 403
-        if isinstance(error, NotFound):
-            status = 404
+        status = _status(error)
         title = {401: "Private preview", 404: "No such preview"}.get(status, "Not for you")
         return self._pages.error(
             head, Trouble(status, error.code, error.message, error.remediation, title)
         )
 
-    def _not_running(self, head: RequestHead, sandbox: SandboxRecord) -> Reply:
+    def _not_running(self, head: RequestHead, sandbox: SandboxRecord, admitted: Admitted) -> Reply:
+        """Why it does not is told only to who has come with a token of the team."""
+        is_known = isinstance(admitted.by, Principal)
         if sandbox.is_gone:
             trouble = Trouble(
                 410,
@@ -101,12 +103,12 @@ class Door:
             )
             return self._pages.error(head, trouble)
         if sandbox.state is SandboxState.FAILED:
-            why = sandbox.detail or str(sandbox.reason)
-            return self._pages.error(head, Trouble(502, "failed", f"the sandbox failed: {why}"))
+            why = f": {sandbox.detail or sandbox.reason}" if is_known else ""
+            trouble = Trouble(502, "failed", f"the sandbox failed{why}", "" if is_known else _ASK)
+            return self._pages.error(head, trouble)
         if (failed := self._previews.wake(sandbox)) is not None:
-            trouble = Trouble(
-                502, failed.code, f"it did not wake: {failed.message}", failed.remediation
-            )
+            told = f"it did not wake: {failed.message}", failed.remediation
+            trouble = Trouble(502, failed.code, *(told if is_known else ("it did not wake", _ASK)))
             return self._pages.error(head, trouble)
         waiting = Trouble(
             503,
@@ -144,6 +146,13 @@ class Door:
             retryable=True,
         )
         return self._pages.error(head, trouble)
+
+
+def _status(error: PaddockError) -> int:
+    """Of who is not let in."""
+    if isinstance(error, Unauthenticated):
+        return 401
+    return 404 if isinstance(error, NotFound) else 403
 
 
 def _no_host(domain: str) -> NotFound:
