@@ -32,6 +32,8 @@ class Case:
     snapshot: str = ""
     missing: tuple[str, ...] = ()
     """What could not be kept, and why."""
+    is_still: bool = False
+    """It was made to stand still, and its disk was kept. An admin may have woken it since."""
 
 
 def key_of(team_id: str, sandbox_id: str) -> str:
@@ -72,6 +74,7 @@ def open_for_copy(tx: Transaction, made: SandboxRecord) -> None:
         at=made.created_at,
         why=mark.why,
         before=made.state,
+        is_still=True,
         snapshot="" if made.parent_id else made.snapshot_id,
     )
     put(tx, case)

@@ -5,13 +5,14 @@ import json
 
 import pytest
 
+from paddock.domain.errors import Unavailable
 from paddock.services.templates import Kept
 from paddock.services.verbs import ref_of
 from paddock.testing.simulated import SimulatedProvider
 from tests.control_plane import disposable
 from tests.interfaces.api.test_previews import SERVER, Site, free_port
 from tests.interfaces.api.test_templates import Shelf
-from tests.tasks.conftest import SETTINGS
+from tests.tasks.conftest import SETTINGS, operator
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.proves("H8")]
 SILENT = """
@@ -24,9 +25,43 @@ time.sleep(600)
 WHY = "it sends away what it should not: SEC-42"
 
 
+class Slow(SimulatedProvider):
+    """Makes and pauses nothing while it is held up, or cannot pause at all."""
+
+    def __init__(self, place):
+        super().__init__(place)
+        self.go_on, self.asked, self.is_broken = asyncio.Event(), asyncio.Event(), False
+        self.go_on.set()
+
+    async def create(self, key, spec):
+        self.asked.set()
+        await self.go_on.wait()
+        return await super().create(key, spec)
+
+    async def pause(self, ref):
+        self.asked.set()
+        if self.is_broken:
+            raise Unavailable("it cannot be heard")
+        await self.go_on.wait()
+        return await super().pause(ref)
+
+    def hold_up(self):
+        self.go_on.clear()
+        self.asked.clear()
+
+
 @pytest.fixture(scope="module")
-async def plane():
-    async with disposable(provider=SimulatedProvider, settings=SETTINGS) as made:
+def slow():
+    return []
+
+
+@pytest.fixture(scope="module")
+async def plane(slow):
+    def provider(place):
+        slow.append(Slow(place))
+        return slow[0]
+
+    async with disposable(provider=provider, settings=SETTINGS) as made:
         yield made
 
 
@@ -209,3 +244,74 @@ async def test_a_stranger_reads_nothing_of_why_a_sandbox_failed(plane, box):
     assert (status, "the sandbox failed" in said) == (502, True)
     assert found["detail"] not in said
     assert provider.name not in said
+
+
+async def finished(plane, box):
+    async with asyncio.timeout(30):
+        while not (case := await plane.admin.get(f"/v1/quarantine/{box['id']}"))["snapshot"]:
+            await asyncio.sleep(0.05)
+        while (await state(plane, box))[0] != "paused":
+            await asyncio.sleep(0.05)
+    return case
+
+
+@pytest.mark.parametrize("by", ["again", "reconciler"])
+async def test_what_ends_between_the_mark_and_the_freeze_is_gone_on_with(plane, slow, box, by):
+    slow[0].hold_up()
+    setting = asyncio.create_task(
+        plane.services.care.quarantines.set(await operator(plane), box["id"], WHY)
+    )
+    try:
+        async with asyncio.timeout(30):
+            await slow[0].asked.wait()
+        setting.cancel()
+        await asyncio.gather(setting, return_exceptions=True)
+        assert await state(plane, box) == ("running", WHY)
+    finally:
+        slow[0].go_on.set()
+    if by == "again":
+        assert (await set_aside(plane, box))["snapshot"]
+    else:
+        await plane.rounds.reconciler.look()
+    assert (await finished(plane, box))["missing"] == []
+    evidence = (await plane.admin.get(f"/v1/snapshots?sandbox={box['id']}"))["items"]
+    assert len(evidence) == 1
+    assert (await plane.admin.post(f"/v1/sandboxes/{box['id']}/resume")).status == 200
+    await plane.rounds.reconciler.look()
+    await set_aside(plane, box)
+    assert await state(plane, box) == ("running", WHY), "an admin is looking into it"
+
+
+async def test_one_that_could_not_be_frozen_is_tried_again(plane, slow, box):
+    slow[0].is_broken = True
+    try:
+        case = await plane.admin.call("PUT", f"/v1/quarantine/{box['id']}", {"why": WHY})
+        assert (case.status, "that it stands still" in case["missing"][0]) == (200, True)
+        assert await state(plane, box) == ("running", WHY)
+    finally:
+        slow[0].is_broken = False
+    await plane.rounds.reconciler.look()
+    async with asyncio.timeout(30):
+        while (await state(plane, box))[0] != "paused":
+            await asyncio.sleep(0.05)
+    assert (await plane.admin.get(f"/v1/quarantine/{box['id']}"))["missing"] == []
+
+
+async def test_one_that_is_being_made_stands_still_once_it_is_there(plane, slow):
+    slow[0].hold_up()
+    making = asyncio.create_task(
+        plane.admin.post("/v1/sandboxes", {"template": "plain", "name": "half"})
+    )
+    try:
+        async with asyncio.timeout(30):
+            await slow[0].asked.wait()
+        setting = asyncio.create_task(plane.admin.call("PUT", "/v1/quarantine/half", {"why": WHY}))
+        async with asyncio.timeout(30):
+            while not (await plane.admin.get("/v1/sandboxes/half"))["quarantine"]:
+                await asyncio.sleep(0.05)
+    finally:
+        slow[0].go_on.set()
+    box = (await making).body
+    assert (await setting)["missing"] == []
+    assert await state(plane, box) == ("paused", WHY)
+    await plane.admin.delete(f"/v1/sandboxes/{box['id']}?force=true")

@@ -50,5 +50,5 @@ def summarize_case(case: Case) -> CaseSummary:
 
 def _plain(case: Case) -> dict[str, Any]:
     told = asdict(case) | {"at": at(case.at), "snapshot": case.snapshot or None}
-    del told["team_id"]
+    del told["team_id"], told["is_still"]
     return told
