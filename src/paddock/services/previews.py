@@ -93,6 +93,7 @@ class Previews:
         self._endpoints: dict[str, dict[int, Endpoint]] = {}
         """By machine: a sandbox that was started again is at another place."""
         self._waking: dict[str, asyncio.Task[None]] = {}
+        self._looking: dict[str, asyncio.Task[SandboxRecord]] = {}
         self._failures: dict[str, tuple[float, PaddockError]] = {}
 
     async def find(self, sandbox_id: str) -> SandboxRecord:
@@ -220,6 +221,23 @@ class Previews:
             ports[port] = endpoint
         return await self._dial(endpoint)
 
+    async def look_again(self, sandbox: SandboxRecord) -> SandboxRecord:
+        """What has become of one that does not answer: looked at once for all who ask."""
+        self._endpoints.pop(f"{sandbox.ref} {sandbox.started_at}", None)
+        looking = self._looking.get(sandbox.id)
+        if looking is None:
+            work = self._sandboxes.refresh(system(sandbox.team_id, "preview"), sandbox)
+            looking = asyncio.create_task(work, name=f"look at {sandbox.id}")
+            self._looking[sandbox.id] = looking
+            looking.add_done_callback(lambda done: self._looked(sandbox.id, done))
+        return await asyncio.shield(looking)
+
+    def _looked(self, sandbox_id: str, looking: "asyncio.Task[SandboxRecord]") -> None:
+        self._looking.pop(sandbox_id, None)
+        if not looking.cancelled() and (error := looking.exception()) is not None:
+            # Whoever asked may have left, and then nobody would hear of it.
+            _log.warning("not looked at", extra={"id": sandbox_id, "error": str(error)})
+
     async def ports(self, sandbox: SandboxRecord) -> Sequence[Port]:
         """Where programs inside listen."""
         return [
@@ -240,7 +258,7 @@ class Previews:
             yield
 
     async def aclose(self) -> None:
-        tasks = list(self._waking.values())
+        tasks = [*self._waking.values(), *self._looking.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -112,7 +112,7 @@ class SandboxDoor:
         except PaddockError as error:
             return _unreachable(sandbox.id, text(error))
 
-        async def refused(_error: OSError) -> Reply:
+        async def refused(_error: OSError | PaddockError) -> Reply:
             return _unreachable(sandbox.id, "its agent does not answer")
 
         secure = address.url.startswith("https:")
@@ -128,7 +128,9 @@ class SandboxDoor:
         )
 
     def _to_port(self, sandbox: SandboxRecord, port: int) -> Upstream:
-        async def refused(_error: OSError) -> Reply:
+        async def refused(error: OSError | PaddockError) -> Reply:
+            if isinstance(error, PaddockError):
+                return _unreachable(sandbox.id, text(error))
             message = "The sandbox is running but port is not open"
             return said(502, message, sandboxId=shown(sandbox.id), port=port)
 

@@ -2,9 +2,10 @@
 
 import socket
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from http.cookies import CookieError, SimpleCookie
+from math import ceil
 from urllib.parse import parse_qsl, urlencode
 
 from paddock.domain.errors import NotFound, PaddockError, Unauthenticated
@@ -59,7 +60,7 @@ class Door:
             return _entrance(head, visitor.link)
         if sandbox.state is not SandboxState.RUNNING:
             return self._not_running(head, sandbox, admitted)
-        upstream = self._upstream(head, sandbox, host.port)
+        upstream = self._upstream(head, sandbox, admitted)
         return replace(upstream, staying=self._stay(admitted))
 
     def _stay(self, admitted: Admitted) -> Callable[[Cut], AbstractContextManager[None]]:
@@ -71,9 +72,13 @@ class Door:
 
         return staying
 
-    def _upstream(self, head: RequestHead, sandbox: SandboxRecord, port: int) -> Upstream:
-        async def refused(error: OSError) -> Reply:
-            return await self._nobody_listens(head, sandbox, port)
+    def _upstream(self, head: RequestHead, sandbox: SandboxRecord, admitted: Admitted) -> Upstream:
+        port = admitted.port
+
+        async def refused(error: OSError | PaddockError) -> Reply:
+            if isinstance(error, PaddockError):
+                return await self._unreachable(head, sandbox, admitted, error)
+            return await self._nobody_listens(head, sandbox, admitted)
 
         return Upstream(
             key=(sandbox.id, sandbox.started_at, port),
@@ -121,11 +126,33 @@ class Door:
         )
         return self._pages.waiting(head, waiting)
 
-    async def _nobody_listens(self, head: RequestHead, sandbox: SandboxRecord, port: int) -> Reply:
+    async def _unreachable(
+        self, head: RequestHead, sandbox: SandboxRecord, admitted: Admitted, error: PaddockError
+    ) -> Reply:
+        """Its machine may have ended without anybody having noticed: then this is told, and known
+        from now on."""
+        with suppress(PaddockError):
+            now = await self._previews.look_again(sandbox)
+            if now.state is not SandboxState.RUNNING:
+                return self._not_running(head, now, admitted)
+        told = "the sandbox cannot be reached", _ASK
+        if isinstance(admitted.by, Principal):
+            told = f"the sandbox cannot be reached: {error.message}", error.remediation
+        wait_s = ceil(error.retry_after_s or 1) if error.retryable else None
+        status = 503 if error.retryable else 502
+        trouble = Trouble(
+            status, error.code, *told, retryable=error.retryable, retry_after_s=wait_s
+        )
+        return self._pages.error(head, trouble)
+
+    async def _nobody_listens(
+        self, head: RequestHead, sandbox: SandboxRecord, admitted: Admitted
+    ) -> Reply:
+        port = admitted.port
         try:
             listening = sorted({each.port for each in await self._previews.ports(sandbox)})
-        except PaddockError:
-            listening = []
+        except PaddockError as error:
+            return await self._unreachable(head, sandbox, admitted, error)
         outside = head.authority.rpartition(":")[2] if ":" in head.authority else ""
         suffix = f":{outside}" if outside else ""
         links = [
