@@ -13,6 +13,7 @@ from paddock.domain.quarantine import (
     OddnessConfig,
     Quarantine,
     Signs,
+    check_evidence,
     check_open,
     in_words,
     is_too_odd,
@@ -72,3 +73,23 @@ def test_only_admins_go_into_what_was_set_aside(actor, role, may):
     else:
         with pytest.raises(Forbidden, match="set aside by usr_2: odd"):
             check_open(aside, "a", who)
+
+
+@pytest.mark.parametrize(
+    ("actor", "role", "uses", "lets_go"),
+    [
+        ("usr_1/tok_1", Role.ADMIN, True, True),
+        ("usr_1/tok_1", Role.MEMBER, False, False),
+        ("paddock/retention", Role.ADMIN, False, True),
+    ],
+)
+def test_evidence_is_for_admins_until_its_time_is_up(actor, role, uses, lets_go):
+    who = Principal("tem_1", actor, role, GRANTS[role])
+    aside = Quarantine("usr_2", 1.0, "odd")
+    for letting_go, may in ((False, uses), (True, lets_go)):
+        check_evidence(None, "s", who, letting_go=letting_go)
+        if may:
+            check_evidence(aside, "s", who, letting_go=letting_go)
+            continue
+        with pytest.raises(Forbidden, match="snapshot s is evidence"):
+            check_evidence(aside, "s", who, letting_go=letting_go)

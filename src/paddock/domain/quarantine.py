@@ -112,11 +112,38 @@ def is_too_odd(readings: Sequence[float], config: OddnessConfig) -> bool:
 
 def check_open(quarantine: Quarantine | None, name: str, principal: Principal) -> None:
     """Forbidden in a sandbox that was set aside, for all but admins and what sets aside itself."""
-    if quarantine is None or principal.actor == ACTOR:
-        return
-    if principal.role is Role.ADMIN and not principal.actor.startswith(_OURS):
+    if quarantine is None or _goes_in(principal):
         return
     raise Forbidden(
         f"sandbox {name} was set aside by {quarantine.by}: {quarantine.why}",
         remediation=f"an admin looks into it, and opens it with `paddock quarantine clear {name}`",
     )
+
+
+def closed() -> Forbidden:
+    """For who is not known to be of the team: that nobody gets in, and nothing of why."""
+    return Forbidden(
+        "this sandbox is closed for now",
+        remediation="ask whoever gave you the address; admins of its team know more",
+    )
+
+
+def check_evidence(
+    quarantine: Quarantine | None, name: str, principal: Principal, *, letting_go: bool = False
+) -> None:
+    """The same for a snapshot of one. Its time may also be up: parts of Paddock let it go."""
+    if quarantine is None or _goes_in(principal):
+        return
+    if letting_go and principal.role is Role.ADMIN:
+        return
+    raise Forbidden(
+        f"snapshot {name} is evidence: its sandbox was set aside by {quarantine.by}: "
+        f"{quarantine.why}",
+        remediation="ask an admin of the team, who may use and delete it; or take another snapshot",
+    )
+
+
+def _goes_in(principal: Principal) -> bool:
+    if principal.actor == ACTOR:
+        return True
+    return principal.role is Role.ADMIN and not principal.actor.startswith(_OURS)

@@ -126,6 +126,8 @@ class SnapshotRecord:
     """While it is being taken: the name that it takes over from another of the same sandbox."""
     replacing_any: bool = False
     """Or of whichever sandbox."""
+    quarantine: Quarantine | None = None
+    """Its sandbox's when it was taken: it is evidence, and for admins."""
 
 
 def taken(snapshot: SnapshotRecord | None, name: str) -> SnapshotRecord:

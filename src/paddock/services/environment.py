@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from paddock.domain.quarantine import check_open
 from paddock.domain.records import SandboxRecord, alive
 from paddock.domain.sandbox import SandboxState
 from paddock.domain.secret import Use
@@ -61,10 +62,15 @@ class Environment:
         """Added to what the sandbox has. Values are never shown again."""
         principal.require(Scope.SANDBOXES_WRITE)
         sandbox = await self._changes.living(principal.team_id, name)
+
+        def added(current: SandboxRecord) -> SandboxRecord:
+            check_open(current.quarantine, current.name, principal)
+            return replace(alive(current), env={**current.env, **env})
+
         async with self._changes.alone(sandbox.id):
             sandbox = await self._changes.apply(
                 sandbox.id,
-                lambda current: replace(alive(current), env={**current.env, **env}),
+                added,
                 principal,
                 action="sandbox.env",
                 detail={"names": sorted(env)},

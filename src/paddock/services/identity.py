@@ -24,3 +24,13 @@ def holder(tx: Transaction, team_id: str, identity: str) -> SandboxRecord | None
         f"{len(found)} sandboxes share the identity {identity[:80]!r}: {names}{more}",
         remediation="say by name which one is meant, or ask for another one of the group",
     )
+
+
+def on_record(earlier: SandboxRecord | None, sandbox_id: str) -> SandboxRecord:
+    """What the same request has made before."""
+    if earlier is None or earlier.is_gone:
+        raise Conflict(
+            f"this request has made sandbox {sandbox_id}, which has been deleted since",
+            remediation="use a new idempotency key to make another",
+        )
+    return earlier

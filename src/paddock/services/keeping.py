@@ -98,8 +98,10 @@ class AutomaticSnapshots:
             return False  # its provider is absent
 
     async def _of(self, team_id: str, sandbox_id: str) -> list[SnapshotRecord]:
-        """Newest first, without those that are still being taken."""
-        return [each async for each in self._each(team_id, sandbox_id) if each.ref]
+        """Newest first, without those that are still being taken and without evidence, which goes
+        by its name or when its time is up."""
+        found = self._each(team_id, sandbox_id)
+        return [each async for each in found if each.ref and each.quarantine is None]
 
     async def _each(self, team_id: str, sandbox_id: str) -> AsyncIterator[SnapshotRecord]:
         after = ""

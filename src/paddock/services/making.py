@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from paddock.domain import names
 from paddock.domain.command_policy import CommandPolicy
 from paddock.domain.egress import EgressWish
-from paddock.domain.errors import Conflict, InvalidRequest, NotFound, PaddockError, TimedOut
+from paddock.domain.errors import Conflict, InvalidRequest, NotFound, PaddockError
 from paddock.domain.ids import new_id
 from paddock.domain.lifetime import Clockwork, Lifetime, Terms, kept_alive_until
+from paddock.domain.quarantine import check_evidence
 from paddock.domain.reason import Reason
 from paddock.domain.records import (
     SANDBOX_PREFIX,
@@ -30,10 +31,11 @@ from paddock.domain.volume import MountWish
 from paddock.ports.clock import Clock
 from paddock.ports.provider import Observation, Provider, Ref, SandboxSpec
 from paddock.ports.store import ANY_TEAM, Store, Transaction
+from paddock.services import begun, quarantine_cases
 from paddock.services.admission import Admission
 from paddock.services.changes import Changes
 from paddock.services.egress_changes import described
-from paddock.services.identity import holder
+from paddock.services.identity import holder, on_record
 from paddock.services.mounting import mounted
 from paddock.services.networks import Modes, Networks, fit
 from paddock.services.once import fingerprint_of
@@ -119,7 +121,8 @@ class Making:
     async def fork(
         self, principal: Principal, source: SandboxRecord, wish: Wish, key: str = ""
     ) -> SandboxRecord:
-        """A new sandbox with a copy of the source's disk and configuration; the source goes on."""
+        """A new sandbox with a copy of the source's disk and configuration; the source goes on. The
+        copy of one that was set aside is set aside as well."""
         principal.require(Scope.SANDBOXES_WRITE)
         if source.state not in _FORKABLE:
             raise Conflict(
@@ -198,13 +201,16 @@ class Making:
             app=check_name(wish.app) if wish.app else "",
         )
         if wish.snapshot:
-            return await self._of_snapshot(record, wish)
+            return await self._of_snapshot(principal, record, wish)
         self._providers.get(record.provider)
         return record
 
-    async def _of_snapshot(self, record: SandboxRecord, wish: Wish) -> SandboxRecord:
+    async def _of_snapshot(
+        self, principal: Principal, record: SandboxRecord, wish: Wish
+    ) -> SandboxRecord:
         named = await self._store.read(lambda tx: tx.snapshots.get(record.team_id, wish.snapshot))
         found = taken(named, wish.snapshot)
+        check_evidence(found.quarantine, found.name, principal)
         if wish.provider and wish.provider != found.provider:
             raise InvalidRequest(
                 f"snapshot {found.name} is on provider {found.provider}, not on {wish.provider}",
@@ -223,6 +229,7 @@ class Making:
             ports=wish.ports or found.ports,
             command_policy=wish.command_policy or found.command_policy,
             egress=wish.egress or found.egress,
+            quarantine=found.quarantine,
         )
 
     async def _enter(
@@ -249,9 +256,10 @@ class Making:
                 what = {"fingerprint": fingerprint, "object_id": record.id}
                 claimed = tx.keys.claim(record.team_id, key, **what, now=record.created_at)
                 if claimed != record.id:
-                    return _on_record(tx.sandboxes.get(record.team_id, claimed), claimed)
+                    return on_record(tx.sandboxes.get(record.team_id, claimed), claimed)
             made = mounted(tx, record, wish.volumes)
             tx.sandboxes.add(made)
+            quarantine_cases.open_for_copy(tx, made)
             tx.events.append([event_of(record, principal.actor)])
             action = "sandbox.fork" if record.parent_id else "sandbox.create"
             detail = {"egress": described(record.egress)}
@@ -269,7 +277,7 @@ class Making:
     ) -> SandboxRecord:
         task = self._underway.get(record.id)
         if task is not None:
-            return await _awaited(task, record, wait_s)
+            return await begun.awaited(task, record, wait_s)
         task = asyncio.create_task(self._make(record, principal), name=f"make {record.id}")
         self._underway[record.id] = task
         task.add_done_callback(lambda _: self._underway.pop(record.id, None))
@@ -367,29 +375,6 @@ class Making:
             tx.keys.release(record.team_id, record.id)
 
         await self._store.write(undo)
-
-
-def _on_record(earlier: SandboxRecord | None, sandbox_id: str) -> SandboxRecord:
-    """What the same request has made before."""
-    if earlier is None or earlier.is_gone:
-        raise Conflict(
-            f"this request has made sandbox {sandbox_id}, which has been deleted since",
-            remediation="use a new idempotency key to make another",
-        )
-    return earlier
-
-
-async def _awaited(
-    making: "asyncio.Task[SandboxRecord]", record: SandboxRecord, wait_s: float
-) -> SandboxRecord:
-    """What another caller has begun; it goes on when this one waits no longer."""
-    done, _ = await asyncio.wait({making}, timeout=wait_s)
-    if done:
-        return await asyncio.shield(making)
-    raise TimedOut(
-        f"sandbox {record.name} is still being made for another caller after {wait_s:g} s",
-        remediation=f"ask again, or look at it with `paddock inspect {record.name}`",
-    )
 
 
 async def _nothing_to_configure(_sandbox: SandboxRecord) -> None:

@@ -10,6 +10,7 @@ from paddock.domain.errors import PaddockError
 from paddock.domain.event import Event, EventKind
 from paddock.domain.guest import GuestAddress
 from paddock.domain.lifetime import OnTimeout
+from paddock.domain.quarantine import closed
 from paddock.domain.records import SandboxRecord
 from paddock.domain.sandbox import SandboxState
 from paddock.domain.team import Principal
@@ -37,6 +38,7 @@ _ENDINGS = frozenset(
         EventKind.SANDBOX_FAILED,
         EventKind.SANDBOX_DELETING,
         EventKind.SANDBOX_DELETED,
+        EventKind.SANDBOX_QUARANTINED,
     }
 )
 _PRESENT = SandboxFilter(states=frozenset({SandboxState.RUNNING, SandboxState.PAUSED}))
@@ -138,7 +140,8 @@ class Passages:
         cwd: str,
         user: str,
     ) -> None:
-        """Forbidden or ApprovalRequired unless every policy allows the command."""
+        """Forbidden or ApprovalRequired unless it is open and every policy allows the command."""
+        check_open(sandbox)
         who = system(sandbox.team_id, f"passage/{holder.means}")
         await self._policies.check(who, sandbox, argv, env, cwd=cwd, user=user)
 
@@ -163,6 +166,12 @@ class Passages:
             if event.kind in _ENDINGS:
                 for cut in tuple(self._visits.pop(event.subject, ())):
                     _end(cut)
+
+
+def check_open(sandbox: SandboxRecord) -> None:
+    """Forbidden while it is set aside, for all: what lets through does not say whom."""
+    if sandbox.quarantine is not None:
+        raise closed()
 
 
 def _end(cut: Cut) -> None:

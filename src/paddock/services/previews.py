@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -13,6 +13,7 @@ from paddock.domain.egress import doors
 from paddock.domain.errors import NotFound, PaddockError, Unauthenticated
 from paddock.domain.event import Event, EventKind
 from paddock.domain.preview import PreviewLink
+from paddock.domain.quarantine import check_open, closed
 from paddock.domain.records import SandboxRecord, app_in
 from paddock.domain.sandbox import SandboxState
 from paddock.domain.team import Principal, Scope
@@ -93,6 +94,7 @@ class Previews:
         self._endpoints: dict[str, dict[int, Endpoint]] = {}
         """By machine: a sandbox that was started again is at another place."""
         self._waking: dict[str, asyncio.Task[None]] = {}
+        self._looking: dict[str, asyncio.Task[SandboxRecord]] = {}
         self._failures: dict[str, tuple[float, PaddockError]] = {}
 
     async def find(self, sandbox_id: str) -> SandboxRecord:
@@ -103,21 +105,33 @@ class Previews:
         return found
 
     async def admit(self, sandbox: SandboxRecord, port: int, visitor: Visitor) -> Admitted:
-        """Unauthenticated when the port is private and nothing shown opens it."""
+        """Unauthenticated when the port is private and nothing shown opens it; Forbidden when the
+        sandbox was set aside, for all but an admin with a token."""
+        opened = self._without_token(sandbox, port, visitor)
+        if opened is not None and sandbox.quarantine is None:
+            return opened
+        if visitor.token:
+            principal = await self._access.authenticate(visitor.token)
+            principal.require(Scope.SANDBOXES_READ)
+            if principal.team_id != sandbox.team_id:
+                raise _no_preview()
+            check_open(sandbox.quarantine, sandbox.name, principal)
+            return Admitted(sandbox.id, port, principal)
+        if opened is not None:
+            raise closed()
+        if visitor.link:
+            preview.read(visitor.link, self._key, self._clock.wall())  # says what is wrong with it
+        raise _private()
+
+    def _without_token(
+        self, sandbox: SandboxRecord, port: int, visitor: Visitor
+    ) -> Admitted | None:
         if port in sandbox.public_ports:
             return Admitted(sandbox.id, port)
         for word in (visitor.link, visitor.cookie):
             if word and (link := self._opened_by(word, sandbox, port)):
                 return Admitted(sandbox.id, port, link)
-        if visitor.token:
-            principal = await self._access.authenticate(visitor.token)
-            principal.require(Scope.SANDBOXES_READ)
-            if principal.team_id == sandbox.team_id:
-                return Admitted(sandbox.id, port, principal)
-            raise _no_preview()
-        if visitor.link:
-            preview.read(visitor.link, self._key, self._clock.wall())  # says what is wrong with it
-        raise _private()
+        return None
 
     def _opened_by(self, word: str, sandbox: SandboxRecord, port: int) -> PreviewLink | None:
         try:
@@ -134,6 +148,7 @@ class Previews:
         principal.require(Scope.SANDBOXES_WRITE)
         preview.check_lifetime(lasts_s)
         sandbox = await self._changes.living(principal.team_id, name)
+        check_open(sandbox.quarantine, sandbox.name, principal)
         now = self._clock.wall()
         link = PreviewLink(sandbox.id, port, int(now + lasts_s), sandbox.link_generation)
         data = {"port": port, "expires_at": link.expires_at, "name": sandbox.name}
@@ -209,6 +224,23 @@ class Previews:
             ports[port] = endpoint
         return await self._dial(endpoint)
 
+    async def look_again(self, sandbox: SandboxRecord) -> SandboxRecord:
+        """What has become of one that does not answer: looked at once for all who ask."""
+        self._endpoints.pop(f"{sandbox.ref} {sandbox.started_at}", None)
+        looking = self._looking.get(sandbox.id)
+        if looking is None:
+            work = self._sandboxes.refresh(system(sandbox.team_id, "preview"), sandbox)
+            looking = asyncio.create_task(work, name=f"look at {sandbox.id}")
+            self._looking[sandbox.id] = looking
+            looking.add_done_callback(lambda done: self._looked(sandbox.id, done))
+        return await asyncio.shield(looking)
+
+    def _looked(self, sandbox_id: str, looking: "asyncio.Task[SandboxRecord]") -> None:
+        self._looking.pop(sandbox_id, None)
+        if not looking.cancelled() and (error := looking.exception()) is not None:
+            # Whoever asked may have left, and then nobody would hear of it.
+            _log.warning("not looked at", extra={"id": sandbox_id, "error": str(error)})
+
     async def ports(self, sandbox: SandboxRecord) -> Sequence[Port]:
         """Where programs inside listen."""
         return [
@@ -220,26 +252,30 @@ class Previews:
     def visiting(self, sandbox_id: str) -> AbstractContextManager[None]:
         return self._activity.working(sandbox_id, "preview")
 
-    def staying(
-        self, admitted: Admitted, end: Callable[[PaddockError], None]
-    ) -> AbstractContextManager[None]:
+    @contextmanager
+    def staying(self, admitted: Admitted, end: Callable[[PaddockError], None]) -> Iterator[None]:
         """While this is open, `end` is called once if what let them in ends."""
-        stays = self._access.stays
-        if isinstance(admitted.by, Principal):
-            return stays.staying(admitted.by, end)
-        return stays.staying_while(admitted, partial(_check_open, admitted, admitted.by), end)
+        stays, by = self._access.stays, admitted.by
+        token = stays.staying(by, end) if isinstance(by, Principal) else nullcontext()
+        with token, stays.staying_while(admitted, partial(_check_open, admitted), end):
+            yield
 
     async def aclose(self) -> None:
-        tasks = list(self._waking.values())
+        tasks = [*self._waking.values(), *self._looking.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _check_open(admitted: Admitted, link: PreviewLink | None, tx: Transaction, now: float) -> None:
-    sandbox = tx.sandboxes.get(ANY_TEAM, admitted.sandbox_id)
+def _check_open(admitted: Admitted, tx: Transaction, now: float) -> None:
+    sandbox, link = tx.sandboxes.get(ANY_TEAM, admitted.sandbox_id), admitted.by
     if sandbox is None:
         return  # its connections end with it
+    if isinstance(link, Principal):
+        check_open(sandbox.quarantine, sandbox.name, link)
+        return
+    if sandbox.quarantine is not None:
+        raise closed()
     if link is None:
         if admitted.port not in sandbox.public_ports:
             raise _private()

@@ -4,10 +4,8 @@ has looked and they pass a smoke test."""
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from typing import Any
-
-import msgspec
 
 from paddock.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound, PaddockError
 from paddock.domain.event import Event, EventKind
@@ -22,9 +20,11 @@ from paddock.ports.clock import Clock
 from paddock.ports.provider import PauseKind
 from paddock.ports.store import Page, Store, Transaction
 from paddock.ports.tasks import TaskFilter
+from paddock.services import quarantine_cases
 from paddock.services.changes import Changes
 from paddock.services.guests import Guests
 from paddock.services.providers import Providers
+from paddock.services.quarantine_cases import Case
 from paddock.services.sandboxes import Sandboxes
 from paddock.services.snapshots import Snapshots
 from paddock.services.system import system
@@ -32,7 +32,6 @@ from paddock.services.taking import Capture
 from paddock.services.task_events import state_event
 
 _log = logging.getLogger(__name__)
-_NAME = "quarantine."
 _LOOK_S = 10.0
 _LONGEST_WHY = 500
 _EVENTS = 200
@@ -43,28 +42,6 @@ RULE = "quarantine"
 _SMOKE = 'f=$(mktemp) && echo paddock-smoke >"$f" && cat "$f" && rm -f -- "$f"'
 _SMOKE_SAYS = b"paddock-smoke"
 Examine = Callable[[TaskRecord, str], Awaitable[Examined]]
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A sandbox that was set aside, and the evidence."""
-
-    team_id: str
-    sandbox_id: str
-    name: str
-    by: str
-    at: float
-    why: str
-    before: str
-    """The state that it was in."""
-    tasks: tuple[str, ...] = ()
-    """That were at work in it, and wait now."""
-    diagnosis: Mapping[str, Any] = field(default_factory=dict)
-    events: tuple[Mapping[str, Any], ...] = ()
-    egress: tuple[Mapping[str, Any], ...] = ()
-    snapshot: str = ""
-    missing: tuple[str, ...] = ()
-    """What could not be kept, and why."""
 
 
 class Quarantines:
@@ -98,25 +75,23 @@ class Quarantines:
 
     async def cases(self, team_id: str) -> Sequence[Case]:
         """Of every team where none is named; without those whose sandbox is gone."""
-        begins = f"{_NAME}{team_id}." if team_id else _NAME
-
-        def read(tx: Transaction) -> list[Case]:
-            cases = [msgspec.convert(each, Case) for each in tx.values.all(begins).values()]
-            return [case for case in cases if _is_there(tx, case)]
-
-        found = await self._store.read(read)
+        found = await self._store.read(lambda tx: quarantine_cases.find_all(tx, team_id))
         return sorted(found, key=lambda case: case.at, reverse=True)
 
     async def get(self, principal: Principal, name: str) -> Case:
         principal.require(Scope.SANDBOXES_READ)
         sandbox = await self._changes.find(principal.team_id, name)
-        found = await self._store.read(lambda tx: tx.values.get(_key(sandbox)))
+        found = await self._case(sandbox)
         if found is None:
             raise NotFound(
                 f"sandbox {sandbox.name} was not set aside",
                 remediation="`paddock quarantine ls` shows those that were",
             )
-        return msgspec.convert(found, Case)
+        return found
+
+    async def _case(self, sandbox: SandboxRecord) -> Case | None:
+        whose = (sandbox.team_id, sandbox.id)
+        return await self._store.read(lambda tx: quarantine_cases.find(tx, *whose))
 
     async def set(self, principal: Principal, name: str, why: str) -> Case:
         """From then on nobody but an admin goes in. It stands still, and so does a task that works
@@ -129,12 +104,17 @@ class Quarantines:
             )
         sandbox = alive(await self._changes.find(principal.team_id, name))
         if sandbox.quarantine is not None:
-            return await self.get(principal, sandbox.id)
+            return await self._finished(await self.get(principal, sandbox.id))
         tasks = await self._tasks_in(sandbox)
         case = await self._looked_into(principal, sandbox, tasks, why)
         await self._hold_agents(sandbox, tasks)
-        await self._mark(principal, sandbox, case)
-        return await self._frozen(sandbox, case)
+        return await self._finished(await self._mark(principal, sandbox, case))
+
+    async def finish(self, sandbox: SandboxRecord) -> None:
+        """What was begun when a process ended, or could not be done then, is done."""
+        case = await self._case(sandbox)
+        if case is not None and not case.is_still:
+            await self._finished(case)
 
     async def _looked_into(
         self, principal: Principal, sandbox: SandboxRecord, tasks: Sequence[TaskRecord], why: str
@@ -180,8 +160,9 @@ class Quarantines:
                 details = {"id": task.id, "error": error.message}
                 _log.warning("agent not held still", extra=details)
 
-    async def _mark(self, principal: Principal, sandbox: SandboxRecord, case: Case) -> None:
-        """The door is closed, and the tasks wait; before anything that may take long."""
+    async def _mark(self, principal: Principal, sandbox: SandboxRecord, case: Case) -> Case:
+        """The door is closed, and the tasks wait; before anything that may take long. Where two do
+        it at once, the first one's case stands."""
         mark = Quarantine(case.by, case.at, case.why)
         detail = {
             "before": {"state": sandbox.state, "quarantined": False},
@@ -189,7 +170,9 @@ class Quarantines:
             "why": case.why,
         }
 
-        def write(tx: Transaction) -> None:
+        def write(tx: Transaction) -> Case:
+            if (earlier := quarantine_cases.find(tx, case.team_id, case.sandbox_id)) is not None:
+                return earlier
             self._changes.write(
                 tx,
                 sandbox.id,
@@ -202,35 +185,61 @@ class Quarantines:
             tx.events.append([_event(sandbox, EventKind.SANDBOX_QUARANTINED, case, data)])
             for task_id in case.tasks:
                 _hold_task(tx, task_id, case)
-            tx.values.put(_key(sandbox), asdict(case))
+            quarantine_cases.put(tx, case)
+            return case
 
         try:
-            await self._store.write(write)
+            return await self._store.write(write)
         finally:
             self._changes.forget(sandbox.id)
 
+    async def _finished(self, case: Case) -> Case:
+        """Once, whoever is at it; for one that could not be made to stand still, again later."""
+        async with self._changes.alone(quarantine_cases.key_of(case.team_id, case.sandbox_id)):
+            async with self._changes.alone(case.sandbox_id):
+                # Whoever was making or starting it is done: what it is now, it stays.
+                self._changes.forget(case.sandbox_id)
+                sandbox = await self._changes.find(case.team_id, case.sandbox_id)
+            case = await self._case(sandbox) or case
+            if case.is_still or sandbox.quarantine is None or sandbox.is_gone:
+                return case
+            if sandbox.state is SandboxState.CREATING:
+                return case  # another process makes it
+            return await self._kept(sandbox, await self._frozen(sandbox, case))
+
     async def _frozen(self, sandbox: SandboxRecord, case: Case) -> Case:
-        """Stood still where its provider can, or stopped; and its disk kept."""
-        us, missing = _us(sandbox.team_id), list[str]()
+        """Stood still where its provider can, or stopped."""
+        if sandbox.state is not SandboxState.RUNNING:
+            return replace(case, is_still=True, missing=())
         able = self._providers.get(sandbox.provider).capabilities
-        if sandbox.state is SandboxState.RUNNING:
-            freeze = self._sandboxes.pause if able.pause is not PauseKind.NO else None
-            stop = freeze or self._sandboxes.stop
-            try:
-                await stop(us, sandbox.id, Reason.EVICTED, f"set aside: {case.why}")
-            except PaddockError as error:
-                missing.append(f"that it stands still: {error.message}")
-        snapshot = ""
+        freeze = self._sandboxes.pause if able.pause is not PauseKind.NO else self._sandboxes.stop
         try:
-            if not able.snapshot:
-                raise Conflict(f"provider {sandbox.provider} takes none")
-            wish = Capture(name=f"evidence-{sandbox.id[-8:]}-{int(case.at)}", everything=True)
-            snapshot = (await self._snapshots.take(us, sandbox.id, wish)).id
+            await freeze(_us(sandbox.team_id), sandbox.id, Reason.EVICTED, f"set aside: {case.why}")
         except PaddockError as error:
-            missing.append(f"a snapshot: {error.message}")
-        whole = replace(case, snapshot=snapshot, missing=tuple(missing))
-        await self._store.write(lambda tx: tx.values.put(_key(sandbox), asdict(whole)))
-        return whole
+            details = {"id": sandbox.id, "error": error.message}
+            _log.warning("set aside, and not stood still", extra=details)
+            return replace(case, missing=(f"that it stands still: {error.message}",))
+        return replace(case, is_still=True, missing=())
+
+    async def _kept(self, sandbox: SandboxRecord, case: Case) -> Case:
+        """With its disk, and written down."""
+        if not case.snapshot:
+            try:
+                case = replace(case, snapshot=await self._evidence(sandbox, case))
+            except PaddockError as error:
+                case = replace(case, missing=(*case.missing, f"a snapshot: {error.message}"))
+        await self._store.write(lambda tx: quarantine_cases.put(tx, case))
+        return case
+
+    async def _evidence(self, sandbox: SandboxRecord, case: Case) -> str:
+        if not self._providers.get(sandbox.provider).capabilities.snapshot:
+            raise Conflict(f"provider {sandbox.provider} takes none")
+        name = f"evidence-{sandbox.id[-8:]}-{int(case.at)}"
+        earlier = await self._store.read(lambda tx: tx.snapshots.get(sandbox.team_id, name))
+        if earlier is not None and earlier.ref and earlier.quarantine is not None:
+            return earlier.id  # taken, and then the process ended
+        wish = Capture(name=name, everything=True)
+        return (await self._snapshots.take(_us(sandbox.team_id), sandbox.id, wish)).id
 
     async def clear(self, principal: Principal, name: str) -> SandboxRecord:
         """Open again: it runs, passes a smoke test, and whoever may otherwise goes in. When it does
@@ -241,9 +250,15 @@ class Quarantines:
                 "only an admin opens what was set aside", remediation="ask an admin of the team"
             )
         case = await self.get(principal, name)
-        sandbox = await self._changes.living(principal.team_id, case.sandbox_id)
-        await self._try_out(sandbox, case)
+        async with self._changes.alone(quarantine_cases.key_of(case.team_id, case.sandbox_id)):
+            case = await self.get(principal, case.sandbox_id)
+            sandbox = await self._changes.living(principal.team_id, case.sandbox_id)
+            await self._try_out(sandbox, case)
+            return await self._open(principal, sandbox, case)
 
+    async def _open(
+        self, principal: Principal, sandbox: SandboxRecord, case: Case
+    ) -> SandboxRecord:
         def write(tx: Transaction) -> SandboxRecord:
             now = self._clock.wall()
             opened = self._changes.write(
@@ -261,7 +276,7 @@ class Quarantines:
             data = {"name": sandbox.name, "by": principal.actor, "snapshot": case.snapshot}
             kind = EventKind.SANDBOX_CLEARED
             tx.events.append([Event(case.team_id, kind, sandbox.id, now, data, principal.actor)])
-            tx.values.remove(_key(sandbox))
+            quarantine_cases.remove(tx, case)
             for task_id in case.tasks:
                 if (task := tx.tasks.get(case.team_id, task_id)) is not None:
                     tx.tasks.replace(replace(task, oddness=(), forgiven_at=now))
@@ -275,6 +290,10 @@ class Quarantines:
     async def _try_out(self, sandbox: SandboxRecord, case: Case) -> None:
         """The smoke test: it wakes, its guest answers, a command runs and its disk can be used."""
         us, why = _us(sandbox.team_id), ""
+        woken = replace(case, is_still=False)
+        await self._store.write(
+            lambda tx: quarantine_cases.put(tx, woken)
+        )  # should this process end
         try:
             async with asyncio.timeout(_LOOK_S * 6):
                 if sandbox.state is SandboxState.PAUSED:
@@ -292,37 +311,21 @@ class Quarantines:
             why = "it did not answer in time"
         if not why:
             return
-        await self._frozen_again(us, sandbox, case)
+        now = await self._changes.find(sandbox.team_id, sandbox.id)
+        again = replace(await self._frozen(now, case), missing=case.missing)
+        await self._store.write(lambda tx: quarantine_cases.put(tx, again))
         raise Conflict(
             f"sandbox {sandbox.name} did not pass the smoke test: {why}",
             remediation="look into it as an admin, restore a snapshot, or delete it with force",
         )
-
-    async def _frozen_again(self, us: Principal, sandbox: SandboxRecord, case: Case) -> None:
-        able = self._providers.get(sandbox.provider).capabilities
-        freeze = self._sandboxes.pause if able.pause is not PauseKind.NO else self._sandboxes.stop
-        try:
-            await freeze(us, sandbox.id, Reason.EVICTED, f"set aside: {case.why}")
-        except PaddockError as error:
-            details = {"id": sandbox.id, "error": error.message}
-            _log.warning("set aside, and not stood still", extra=details)
 
     async def hold(self, sandbox: SandboxRecord) -> str:
         """What would be lost with the sandbox, in words."""
         return f"it was set aside: {sandbox.quarantine.why}" if sandbox.quarantine else ""
 
 
-def _is_there(tx: Transaction, case: Case) -> bool:
-    sandbox = tx.sandboxes.get(case.team_id, case.sandbox_id)
-    return sandbox is not None and not sandbox.is_gone
-
-
 def _us(team_id: str) -> Principal:
     return system(team_id, ACTOR.partition("/")[2])
-
-
-def _key(sandbox: SandboxRecord) -> str:
-    return f"{_NAME}{sandbox.team_id}.{sandbox.id}"
 
 
 def _event(sandbox: SandboxRecord, kind: EventKind, case: Case, data: Mapping[str, Any]) -> Event:

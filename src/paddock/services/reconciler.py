@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from paddock.domain import names
@@ -28,6 +28,9 @@ _UNFINISHED = frozenset(SandboxState) - {SandboxState.DELETED}
 MAKING_TAKES_AT_MOST_S = 300.0
 ORPHAN_GRACE_S = 600.0
 """A sandbox without a record may be one whose record another process is about to write."""
+
+
+Finish = Callable[[SandboxRecord], Awaitable[None]]
 
 
 class Reconciler:
@@ -61,6 +64,8 @@ class Reconciler:
         """Nothing of this process is under way yet."""
         self._since = clock.wall()
         self._background: set[asyncio.Task[object]] = set()
+        self.set_aside: Finish = _nothing_to_finish
+        """Goes on with setting one aside."""
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -105,6 +110,8 @@ class Reconciler:
 
     async def _settle(self, record: SandboxRecord, seen: Observation | None) -> None:
         principal = system(record.team_id, "reconciler")
+        if record.quarantine is not None:
+            self._go_on(self.set_aside(record), record)
         if record.state is SandboxState.CREATING:
             if not self._making.is_making(record.id) and self._is_abandoned(record):
                 self._go_on(self._making.resume_making(record, principal), record)
@@ -186,3 +193,7 @@ class Reconciler:
             tx.events.append([replace(event, at=now)])
 
         await self._store.write(adopt)
+
+
+async def _nothing_to_finish(_sandbox: SandboxRecord) -> None:
+    return

@@ -116,6 +116,8 @@ class Sandboxes(Questions):
     async def amend(self, principal: Principal, name: str, wanted: Amendment) -> SandboxRecord:
         principal.require(Scope.SANDBOXES_WRITE)
         sandbox = await self._changes.living(principal.team_id, name)
+        if wanted.public_ports is not None:
+            check_open(sandbox.quarantine, sandbox.name, principal)
         now = self._clock.wall()
         return await self._changes.apply(
             sandbox.id,

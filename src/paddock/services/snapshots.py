@@ -8,7 +8,7 @@ from paddock.domain.errors import Conflict, PaddockError
 from paddock.domain.event import EventKind
 from paddock.domain.ids import new_ulid
 from paddock.domain.keeping import Keeping
-from paddock.domain.quarantine import check_open
+from paddock.domain.quarantine import check_evidence, check_open
 from paddock.domain.records import (
     SandboxRecord,
     SnapshotRecord,
@@ -66,9 +66,9 @@ class Snapshots:
         principal.require(Scope.SNAPSHOTS_WRITE)
         wish.check()
         sandbox = await self._changes.find(principal.team_id, sandbox_name)
-        check_open(sandbox.quarantine, sandbox.name, principal)
         async with self._changes.alone(sandbox.id):
             sandbox = await self._changes.find(principal.team_id, sandbox.id)
+            check_open(sandbox.quarantine, sandbox.name, principal)
             if sandbox.state not in _CAN_BE_TAKEN:
                 raise Conflict(
                     f"sandbox {sandbox.name} is {sandbox.state}; there is no disk to take",
@@ -96,9 +96,11 @@ class Snapshots:
         principal.require(Scope.SNAPSHOTS_WRITE)
         principal.require(Scope.SANDBOXES_WRITE)
         snapshot = await self.get(principal, snapshot_name)
+        check_evidence(snapshot.quarantine, snapshot.name, principal)
         sandbox = await self._changes.find(principal.team_id, sandbox_name)
         async with self._changes.alone(sandbox.id):
             sandbox = await self._changes.find(principal.team_id, sandbox.id)
+            check_open(sandbox.quarantine, sandbox.name, principal)
             check_same_owner(snapshot, sandbox.owner)
             _check_restorable(sandbox, snapshot)
             await self.keep(principal, sandbox)
@@ -170,7 +172,9 @@ class Snapshots:
         """Sandboxes made of it are not touched. Gone is NotFound: a name may have been mistyped."""
         principal.require(Scope.SNAPSHOTS_WRITE)
         found = await self._store.read(lambda tx: tx.snapshots.get(principal.team_id, name))
-        await self._taking.let_go(principal, taken(found, name))
+        snapshot = taken(found, name)
+        check_evidence(snapshot.quarantine, snapshot.name, principal, letting_go=True)
+        await self._taking.let_go(principal, snapshot)
 
 
 def _check_restorable(sandbox: SandboxRecord, snapshot: SnapshotRecord) -> None:
@@ -179,6 +183,11 @@ def _check_restorable(sandbox: SandboxRecord, snapshot: SnapshotRecord) -> None:
             f"snapshot {snapshot.name} is on provider {snapshot.provider}, "
             f"sandbox {sandbox.name} on {sandbox.provider}",
             remediation="create a new sandbox of the snapshot instead",
+        )
+    if snapshot.quarantine is not None and sandbox.quarantine is None:
+        raise Conflict(
+            f"snapshot {snapshot.name} is evidence, and sandbox {sandbox.name} was not set aside",
+            remediation="create a new sandbox of the snapshot instead, which is set aside as well",
         )
     if sandbox.state not in _CAN_BE_TAKEN or not sandbox.ref:
         raise Conflict(

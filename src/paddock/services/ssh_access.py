@@ -16,6 +16,7 @@ from paddock.domain.errors import (
     Unsupported,
 )
 from paddock.domain.ids import is_id
+from paddock.domain.quarantine import check_open
 from paddock.domain.records import SandboxRecord
 from paddock.domain.ssh import AccessTerms, SshAccess
 from paddock.domain.team import Principal, Scope
@@ -243,6 +244,7 @@ class SshAccesses:
             )
         principal = self._principal(tx, access, now)
         principal.require(Scope.SANDBOXES_WRITE)
+        check_open(sandbox.quarantine, sandbox.name, principal)
         return Admitted(access, principal, sandbox)
 
     def _principal(self, tx: Transaction, access: SshAccess, now: float) -> Principal:

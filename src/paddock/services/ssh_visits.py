@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from paddock.domain.audit import AuditEntry
 from paddock.domain.errors import Broken, Conflict, NotFound, PaddockError, TimedOut
+from paddock.domain.quarantine import check_open
 from paddock.domain.records import SandboxRecord
 from paddock.domain.sandbox import SandboxState
 from paddock.guest_client.commands import CommandEvent, Ended, Output, Started
@@ -149,6 +150,7 @@ class SshVisits:
         ends = self._clock.now() + _WAKING_S
         while True:
             sandbox = await self._changes.find(admitted.access.team_id, admitted.sandbox.id)
+            check_open(sandbox.quarantine, sandbox.name, admitted.principal)
             if sandbox.state not in _WAITED_FOR:
                 check_runs(sandbox)
                 return sandbox

@@ -13,7 +13,8 @@ from paddock.ports.clock import Clock
 from paddock.ports.store import ANY_TEAM, Page, SandboxFilter, Store, Transaction
 from paddock.services.beats import REMEMBERED_S, Beat, beats, forget_silent
 from paddock.services.health import Condition, ProviderHealth
-from paddock.services.quarantine import Case, Quarantines
+from paddock.services.quarantine import Quarantines
+from paddock.services.quarantine_cases import Case
 from paddock.services.reconciler import TAKEN_IN
 from paddock.services.spend_days import spent_lately
 from paddock.services.system import operating_team

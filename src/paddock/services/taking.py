@@ -210,8 +210,7 @@ class Taking:
             return None
         if not record.replacing_any:
             _check_same_sandbox(tx, old, record.sandbox_id)
-        if not old.ref:
-            raise being_taken(old)
+        _check_gives_way(old)
         left = replace(old, name=names.invent(), expires_at=self._clock.wall())
         tx.snapshots.replace(left)
         return left
@@ -340,6 +339,7 @@ def _begun(sandbox: SandboxRecord, wish: Capture, now: float) -> SnapshotRecord:
         expires_at=None if wish.keep_s is None else now + wish.keep_s,
         owner=sandbox.owner,
         app=sandbox.app,
+        quarantine=sandbox.quarantine,
     )
 
 
@@ -350,8 +350,7 @@ def _placed(tx: Transaction, record: SnapshotRecord, wish: Capture) -> SnapshotR
         return record
     if not wish.replace_any:
         _check_same_sandbox(tx, holder, record.sandbox_id)
-    if not holder.ref:
-        raise being_taken(holder)
+    _check_gives_way(holder)
     if not wish.replace:
         raise Conflict(
             f"the name {holder.name} belongs to snapshot {holder.id} of the same sandbox",
@@ -359,6 +358,17 @@ def _placed(tx: Transaction, record: SnapshotRecord, wish: Capture) -> SnapshotR
         )
     any_of = wish.replace_any
     return replace(record, name=names.invent(), replacing=holder.name, replacing_any=any_of)
+
+
+def _check_gives_way(holder: SnapshotRecord) -> None:
+    if not holder.ref:
+        raise being_taken(holder)
+    if holder.quarantine is not None:
+        raise Conflict(
+            f"the name {holder.name} belongs to evidence, snapshot {holder.id}, which is not "
+            "replaced",
+            remediation="choose another name; an admin deletes evidence by its id",
+        )
 
 
 def _check_same_sandbox(tx: Transaction, holder: SnapshotRecord, sandbox_id: str) -> None:

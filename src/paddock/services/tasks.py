@@ -10,6 +10,7 @@ from paddock.domain.event import EventKind
 from paddock.domain.guardian import GuardianConfig
 from paddock.domain.ids import new_id
 from paddock.domain.message import MESSAGE_PREFIX, MOST_QUEUED, Message, Mode, check_text
+from paddock.domain.quarantine import check_evidence
 from paddock.domain.reason import Reason
 from paddock.domain.records import SandboxRecord, alive, check_name, taken
 from paddock.domain.task import TASK_PREFIX, TaskRecord, TaskState, moved
@@ -148,7 +149,8 @@ class Tasks(TaskQuestions, TaskPauses):
         def read(tx: Transaction) -> None:
             self._check_after(tx, task)
             if snapshot:
-                taken(tx.snapshots.get(task.team_id, snapshot), snapshot)
+                one = taken(tx.snapshots.get(task.team_id, snapshot), snapshot)
+                check_evidence(one.quarantine, one.name, principal)
 
         await self._store.read(read)
         return rehearsed(task, self._settings.agent(task.agent).traits)

@@ -204,7 +204,14 @@ class Templates:
         """By our name or id of a snapshot of the team; the provider knows it by its own."""
         wanted = template.source.reference
         found = await self._store.read(lambda tx: tx.snapshots.get(principal.team_id, wanted))
-        source = replace(template.source, reference=taken(found, wanted).ref)
+        snapshot = taken(found, wanted)
+        if snapshot.quarantine is not None:
+            raise Conflict(
+                f"snapshot {snapshot.name} is evidence, and a template is for everybody",
+                remediation="make a sandbox of it, which is set aside as well; when that was "
+                "cleared, take a snapshot of it",
+            )
+        source = replace(template.source, reference=snapshot.ref)
         return replace(template, source=source)
 
     async def _note(self, principal: Principal, name: str, kind: EventKind) -> None:

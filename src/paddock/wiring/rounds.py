@@ -99,6 +99,7 @@ def rounds_of(parts: Parts, reap_every_s: float) -> Rounds:
         every_s=reap_every_s,
     )
     reconciler = _reconciler(parts)
+    reconciler.set_aside = parts.task_parts.care.quarantines.finish
     return Rounds(
         reaper,
         reconciler,

@@ -6,7 +6,10 @@ import socket
 
 import pytest
 
+from paddock.domain.errors import Unavailable
+from paddock.services.verbs import ref_of
 from paddock.settings import ServerConfig, Settings
+from paddock.testing.reference import ReferenceProvider
 from tests.control_plane import disposable
 
 SERVER = """
@@ -245,3 +248,36 @@ async def test_the_apis_own_name_may_be_below_the_previews_domain():
                 f"{plane.url}/v1/version", headers={"Host": host}
             ) as answer:
                 assert answer.status == status, host
+
+
+@pytest.mark.proves("V6")
+async def test_a_machine_that_died_unnoticed_is_noticed_by_its_visitor(plane, box):
+    site = Site(plane, box, free_port())
+    record = await plane.services.store.read(lambda tx: tx.sandboxes.get("", box["id"]))
+    await plane.services.providers.get("").destroy(ref_of(record))
+    token = {"X-Paddock-Token": plane.admin.token}
+    status, said, _ = await site.get(**token)
+    assert (status, "the sandbox failed: " in said) == (502, True)
+    assert (await plane.admin.get(site.path))["state"] == "failed"
+
+
+class Silent(ReferenceProvider):
+    """Cannot be heard when it is asked for an endpoint."""
+
+    async def endpoint(self, ref, port):
+        raise Unavailable("nobody answers at 10.0.0.7", retry_after_s=2.5)
+
+
+@pytest.mark.proves("V6")
+async def test_a_provider_that_cannot_be_heard_is_not_a_fault_of_the_front():
+    async with disposable(provider=Silent) as plane:
+        box = await plane.admin.post("/v1/sandboxes", {"template": "plain"})
+        site = Site(plane, box, free_port())
+        status, said, headers = await site.get(**{"X-Paddock-Token": plane.admin.token})
+        assert (status, headers["retry-after"]) == (503, "3")
+        assert "10.0.0.7" in said
+        await plane.admin.call("PATCH", site.path, {"public_ports": [site.port]})
+        status, said, headers = await site.get()
+        assert (status, headers["retry-after"]) == (503, "3")
+        assert "cannot be reached" in said
+        assert "10.0.0.7" not in said

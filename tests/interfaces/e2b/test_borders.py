@@ -17,6 +17,8 @@ from paddock.domain.egress import doors
 from paddock.domain.errors import leaves
 from paddock.interfaces.e2b.app import ROUTERS
 from paddock.interfaces.e2b.errors import TABLE, answer
+from paddock.testing.simulated import SimulatedProvider
+from tests.control_plane import disposable
 from tests.engines import REPOSITORY
 
 pytestmark = [pytest.mark.timeout(120)]
@@ -340,3 +342,38 @@ def test_an_approval_holds_for_one_place_and_user_and_is_not_the_clients_to_give
                     other.result(10)
     finally:
         box.kill()
+
+
+@pytest.mark.proves("H8")
+async def test_an_access_token_opens_nothing_that_was_set_aside():
+    async with disposable(provider=SimulatedProvider) as plane:
+        wish = {"templateID": "plain", "timeout": 600, "secure": True}
+        made = await plane.admin.post(
+            "/v2/sandboxes",
+            wish,
+            headers={"Host": "api.preview.localhost", "X-API-Key": plane.admin.token},
+        )
+        assert made.status == 201, made.body
+        host, token = f"49983-{made['sandboxID']}.preview.localhost", made["envdAccessToken"]
+        own = f"sbx_{made['sandboxID'][3:]}"
+
+        async def listed():
+            headers = {"Host": host, "X-Access-Token": token, "Connect-Protocol-Version": "1"}
+            return await plane.client("").post("/process.Process/List", headers=headers)
+
+        assert (await listed()).status == 200
+        why = {"why": "odd: SEC-42"}
+        assert (await plane.admin.call("PUT", f"/v1/quarantine/{own}", why)).status == 200
+        assert (await plane.admin.post(f"/v1/sandboxes/{own}/resume")).status == 200
+        refused = await listed()
+        assert (refused.status, refused["code"]) == (403, 403)
+        assert "closed for now" in refused["message"]
+        assert "SEC-42" not in refused["message"]
+        direct = {"E2b-Sandbox-Id": made["sandboxID"], "X-Access-Token": token}
+        asked = json.dumps({"process": {"cmd": "true"}}).encode()
+        data = struct.pack("!BI", 0, len(asked)) + asked
+        url = f"{plane.url}/process.Process/Start"
+        async with plane.session.post(url, data=data, headers=direct) as answer:
+            assert b"closed for now" in await answer.read()
+        assert (await plane.admin.delete(f"/v1/quarantine/{own}")).status == 200
+        assert (await listed()).status == 200

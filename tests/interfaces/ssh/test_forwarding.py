@@ -2,11 +2,13 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import aiohttp
 import asyncssh
 import pytest
 
+from paddock.domain.quarantine import Quarantine
 from tests.interfaces.ssh.conftest import free_port
 from tests.interfaces.ssh.test_sessions import connected
 
@@ -90,3 +92,31 @@ async def test_what_is_not_offered_is_refused(door):
             await connection.open_unix_connection("/run/some.sock")
         with pytest.raises(asyncssh.ChannelOpenError):
             await connection.open_session(subsystem="nothing")
+
+
+async def test_nobody_but_an_admin_gets_into_what_was_set_aside(door):
+    member = await door.plane.member(role="member")
+    made = await door.access(member, reveal=True)
+    theirs = replace(door, token=made["token"])
+    async with serving(door) as port, connected(theirs) as connection:
+        await connection.open_connection("localhost", port)
+        await mark(door)
+        with pytest.raises((asyncssh.ChannelOpenError, asyncssh.DisconnectError)):
+            await connection.open_connection("localhost", port)
+        async with asyncio.timeout(30):
+            await connection.wait_closed()
+        done = await door.ssh("echo in", user=made["token"], options=("-oBatchMode=yes",))
+        assert (done.code, done.stdout) == (255, b"")
+        assert "set aside" in done.said
+        assert (await door.ssh("echo in")).text == "in\n"
+
+
+async def mark(door):
+    """As it is when an admin has woken it to look inside."""
+    aside = Quarantine("usr_x", 1.0, "odd")
+
+    def write(tx):
+        tx.sandboxes.replace(replace(tx.sandboxes.get("", door.box), quarantine=aside))
+
+    await door.plane.services.store.write(write)
+    door.plane.services.inside._changes.forget(door.box)

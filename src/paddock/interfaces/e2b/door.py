@@ -76,6 +76,8 @@ class SandboxDoor:
             admitted = await guards.to_guest(head, sandbox, self._passages, time.time())
         else:
             admitted = await guards.to_port(head, sandbox, address.port, self._passages)
+        if not isinstance(admitted, Reply):
+            admitted = guards.if_closed(sandbox) or admitted
         if isinstance(admitted, Reply):
             return admitted
         if sandbox.state is not SandboxState.RUNNING:
@@ -124,7 +126,7 @@ class SandboxDoor:
         except PaddockError as error:
             return _unreachable(sandbox.id, text(error))
 
-        async def refused(_error: OSError) -> Reply:
+        async def refused(_error: OSError | PaddockError) -> Reply:
             return _unreachable(sandbox.id, "its agent does not answer")
 
         secure = address.url.startswith("https:")
@@ -142,7 +144,9 @@ class SandboxDoor:
     def _to_port(self, sandbox: SandboxRecord, port: int, holder: Principal | None) -> Upstream:
         activity, staying = self._meanwhile(sandbox.id, holder)
 
-        async def refused(_error: OSError) -> Reply:
+        async def refused(error: OSError | PaddockError) -> Reply:
+            if isinstance(error, PaddockError):
+                return _unreachable(sandbox.id, text(error))
             message = "The sandbox is running but port is not open"
             return said(502, message, sandboxId=shown(sandbox.id), port=port)
 

@@ -3,17 +3,19 @@
 import json
 import re
 
+from paddock.domain.errors import Forbidden
 from paddock.domain.records import SandboxRecord
 from paddock.domain.team import Principal
 from paddock.interfaces.e2b import interpreter
 from paddock.interfaces.e2b.addresses import FileUrl, file_url_of, unclear
 from paddock.interfaces.e2b.calls import failure
+from paddock.interfaces.e2b.errors import text
 from paddock.interfaces.e2b.ids import shown
 from paddock.interfaces.e2b.marks import Mark, mark_of
 from paddock.interfaces.e2b.signatures import fits, is_expired
 from paddock.interfaces.preview import Reply, RequestHead
 from paddock.services.holders import GUEST, PORT
-from paddock.services.passages import Passages
+from paddock.services.passages import Passages, check_open
 
 TOKEN, TRAFFIC = b"x-access-token", b"e2b-traffic-access-token"
 _CALL = re.compile(rb"/(?:process\.Process|filesystem\.Filesystem)/[A-Za-z]+")
@@ -89,6 +91,15 @@ async def _holder(
     return await passages.holders.find(
         offered.decode("latin-1"), sandbox.id, purpose, team_id=sandbox.team_id
     )
+
+
+def if_closed(sandbox: SandboxRecord) -> Reply | None:
+    """For who would be let through otherwise, so that nobody else hears of it."""
+    try:
+        check_open(sandbox)
+    except Forbidden as error:
+        return said(403, text(error), sandboxId=shown(sandbox.id))
+    return None
 
 
 def said(status: int, message: str, **more: object) -> Reply:

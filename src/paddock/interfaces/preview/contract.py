@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
+from paddock.domain.errors import PaddockError
+
 Header = tuple[bytes, bytes]
 
 
@@ -99,7 +101,8 @@ class Upstream:
     """Where a request goes. May be kept and given again for later requests.
 
     `dial` gives a connected, non-blocking stream socket that then belongs to the front, or raises
-    OSError. It is cancelled when the client leaves or the connect deadline passes.
+    OSError, or PaddockError when where to connect to cannot be found out. It is cancelled when the
+    client leaves or the connect deadline passes.
 
     Connections with the same `key` are taken to lead to the same place, for anyone who was sent
     there: it has to change when a sandbox is stopped and started, and to name the port.
@@ -115,7 +118,7 @@ class Upstream:
     staying: Callable[[Cut], AbstractContextManager[object]] | None = None
     """Entered and left as `activity` is, and given what ends the request's connection at once: the
     client was let in by something that may be taken away."""
-    on_refused: Callable[[OSError], Awaitable[Reply]] | None = None
+    on_refused: Callable[[OSError | PaddockError], Awaitable[Reply]] | None = None
     """What to say when `dial` failed, such as which ports do listen; without it a plain 502."""
     tls: ssl.SSLContext | None = None
     """Speak TLS on the dialled connection."""

@@ -2,14 +2,16 @@
 
 import socket
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from http.cookies import CookieError, SimpleCookie
+from math import ceil
 from urllib.parse import parse_qsl, urlencode
 
 from paddock.domain.errors import NotFound, PaddockError, Unauthenticated
 from paddock.domain.records import SandboxRecord
 from paddock.domain.sandbox import SandboxState
+from paddock.domain.team import Principal
 from paddock.interfaces.preview.contract import Answer, Cut, Edits, Reply, RequestHead, Upstream
 from paddock.interfaces.preview.hosts import PreviewHost, is_below, parse_preview_host, preview_host
 from paddock.interfaces.preview.pages import Link, Pages, Trouble
@@ -19,6 +21,7 @@ COOKIE = "paddock_preview"
 PARAMETER = "paddock_link"
 TOKEN_HEADER = b"x-paddock-token"
 _OURS = frozenset({TOKEN_HEADER})
+_ASK = "ask whoever gave you the address"
 
 
 class Door:
@@ -56,22 +59,26 @@ class Door:
         if visitor.link and head.method in ("GET", "HEAD"):
             return _entrance(head, visitor.link)
         if sandbox.state is not SandboxState.RUNNING:
-            return self._not_running(head, sandbox)
-        upstream = self._upstream(head, sandbox, host.port)
+            return self._not_running(head, sandbox, admitted)
+        upstream = self._upstream(head, sandbox, admitted)
         return replace(upstream, staying=self._stay(admitted))
 
     def _stay(self, admitted: Admitted) -> Callable[[Cut], AbstractContextManager[None]]:
         def staying(cut: Cut) -> AbstractContextManager[None]:
             def end(error: PaddockError) -> None:
-                cut(401, error.code, error.message, error.remediation)
+                cut(_status(error), error.code, error.message, error.remediation)
 
             return self._previews.staying(admitted, end)
 
         return staying
 
-    def _upstream(self, head: RequestHead, sandbox: SandboxRecord, port: int) -> Upstream:
-        async def refused(error: OSError) -> Reply:
-            return await self._nobody_listens(head, sandbox, port)
+    def _upstream(self, head: RequestHead, sandbox: SandboxRecord, admitted: Admitted) -> Upstream:
+        port = admitted.port
+
+        async def refused(error: OSError | PaddockError) -> Reply:
+            if isinstance(error, PaddockError):
+                return await self._unreachable(head, sandbox, admitted, error)
+            return await self._nobody_listens(head, sandbox, admitted)
 
         return Upstream(
             key=(sandbox.id, sandbox.started_at, port),
@@ -82,15 +89,15 @@ class Door:
         )
 
     def _refused(self, head: RequestHead, error: PaddockError) -> Reply:
-        status = 401 if isinstance(error, Unauthenticated) else 403
-        if isinstance(error, NotFound):
-            status = 404
+        status = _status(error)
         title = {401: "Private preview", 404: "No such preview"}.get(status, "Not for you")
         return self._pages.error(
             head, Trouble(status, error.code, error.message, error.remediation, title)
         )
 
-    def _not_running(self, head: RequestHead, sandbox: SandboxRecord) -> Reply:
+    def _not_running(self, head: RequestHead, sandbox: SandboxRecord, admitted: Admitted) -> Reply:
+        """Why it does not is told only to who has come with a token of the team."""
+        is_known = isinstance(admitted.by, Principal)
         if sandbox.is_gone:
             trouble = Trouble(
                 410,
@@ -101,12 +108,12 @@ class Door:
             )
             return self._pages.error(head, trouble)
         if sandbox.state is SandboxState.FAILED:
-            why = sandbox.detail or str(sandbox.reason)
-            return self._pages.error(head, Trouble(502, "failed", f"the sandbox failed: {why}"))
+            why = f": {sandbox.detail or sandbox.reason}" if is_known else ""
+            trouble = Trouble(502, "failed", f"the sandbox failed{why}", "" if is_known else _ASK)
+            return self._pages.error(head, trouble)
         if (failed := self._previews.wake(sandbox)) is not None:
-            trouble = Trouble(
-                502, failed.code, f"it did not wake: {failed.message}", failed.remediation
-            )
+            told = f"it did not wake: {failed.message}", failed.remediation
+            trouble = Trouble(502, failed.code, *(told if is_known else ("it did not wake", _ASK)))
             return self._pages.error(head, trouble)
         waiting = Trouble(
             503,
@@ -119,11 +126,33 @@ class Door:
         )
         return self._pages.waiting(head, waiting)
 
-    async def _nobody_listens(self, head: RequestHead, sandbox: SandboxRecord, port: int) -> Reply:
+    async def _unreachable(
+        self, head: RequestHead, sandbox: SandboxRecord, admitted: Admitted, error: PaddockError
+    ) -> Reply:
+        """Its machine may have ended without anybody having noticed: then this is told, and known
+        from now on."""
+        with suppress(PaddockError):
+            now = await self._previews.look_again(sandbox)
+            if now.state is not SandboxState.RUNNING:
+                return self._not_running(head, now, admitted)
+        told = "the sandbox cannot be reached", _ASK
+        if isinstance(admitted.by, Principal):
+            told = f"the sandbox cannot be reached: {error.message}", error.remediation
+        wait_s = ceil(error.retry_after_s or 1) if error.retryable else None
+        status = 503 if error.retryable else 502
+        trouble = Trouble(
+            status, error.code, *told, retryable=error.retryable, retry_after_s=wait_s
+        )
+        return self._pages.error(head, trouble)
+
+    async def _nobody_listens(
+        self, head: RequestHead, sandbox: SandboxRecord, admitted: Admitted
+    ) -> Reply:
+        port = admitted.port
         try:
             listening = sorted({each.port for each in await self._previews.ports(sandbox)})
-        except PaddockError:
-            listening = []
+        except PaddockError as error:
+            return await self._unreachable(head, sandbox, admitted, error)
         outside = head.authority.rpartition(":")[2] if ":" in head.authority else ""
         suffix = f":{outside}" if outside else ""
         links = [
@@ -144,6 +173,13 @@ class Door:
             retryable=True,
         )
         return self._pages.error(head, trouble)
+
+
+def _status(error: PaddockError) -> int:
+    """Of who is not let in."""
+    if isinstance(error, Unauthenticated):
+        return 401
+    return 404 if isinstance(error, NotFound) else 403
 
 
 def _no_host(domain: str) -> NotFound:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, cast
 
+from paddock.domain.errors import PaddockError
 from paddock.interfaces.preview.contract import Answer, Reply, Upstream
 from paddock.interfaces.preview.hub import Hub
 from paddock.interfaces.preview.pages import Trouble
@@ -174,7 +175,7 @@ class Exchange:
                 connection = await self._connect(await where.dial())
         except TimeoutError:
             reply = self._page(504, "connect_timeout", "Connecting to the port took too long.")
-        except OSError as error:
+        except (OSError, PaddockError) as error:
             reply = await self._refused(error)
         except Exception:  # noqa: BLE001 - the owner's fault must not take the listener along
             self._task = None
@@ -212,7 +213,7 @@ class Exchange:
             raise
         return connection
 
-    async def _refused(self, error: OSError) -> Reply:
+    async def _refused(self, error: OSError | PaddockError) -> Reply:
         if self.where.on_refused is not None:
             try:
                 return await self.where.on_refused(error)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from paddock.interfaces.api.schemas.common import Shape, at
-from paddock.services.quarantine import Case
+from paddock.services.quarantine_cases import Case
 
 
 class SetAside(Shape):
@@ -50,5 +50,5 @@ def summarize_case(case: Case) -> CaseSummary:
 
 def _plain(case: Case) -> dict[str, Any]:
     told = asdict(case) | {"at": at(case.at), "snapshot": case.snapshot or None}
-    del told["team_id"]
+    del told["team_id"], told["is_still"]
     return told
