@@ -15,7 +15,7 @@ from sqlalchemy import (
 
 from paddock.adapters.store.columns import Json, Line, Serial
 
-REVISION = "0014"
+REVISION = "0015"
 """What a database must have had applied last to be used by this code."""
 VERSION_TABLE = "paddock_revision"
 
