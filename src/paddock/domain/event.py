@@ -128,6 +128,8 @@ class EventKind(StrEnum):
     GUARDIAN_STOPPED = "guardian.stopped"
     GUARDIAN_FAILED = "guardian.failed"
     """Something that should have been done could not be, or a reviewer gave no answer."""
+    AUDIT_BROKEN = "audit.broken"
+    """The audit log is not as it was written: an entry was changed, removed or put in."""
     OWNER_FORGOTTEN = "owner.forgotten"
     """Events of theirs that were told before are now without what was personal in them."""
     APP_FORGOTTEN = "app.forgotten"

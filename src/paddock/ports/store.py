@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from paddock.domain.audit import AuditEntry
+from paddock.domain.audit import AuditEntry, Head
 from paddock.domain.event import Event
 from paddock.domain.intake import SourceState
 from paddock.domain.records import SandboxRecord, SnapshotRecord
@@ -195,24 +195,26 @@ class Ends(Protocol):
 
 
 class Audit(Protocol):
-    """The chain of who did what."""
+    """The chains of who did what: the installation's, and each team's own."""
 
     def append(self, entries: Sequence[AuditEntry]) -> Sequence[AuditEntry]: ...
 
-    def after(self, seq: int, limit: int, *, team_id: str = ANY_TEAM) -> Sequence[AuditEntry]: ...
+    def after(self, seq: int, limit: int, *, team_id: str = ANY_TEAM) -> Sequence[AuditEntry]:
+        """In order. Of a team, by the numbers of its own chain."""
+        ...
 
     def redact(
         self, team_id: str, subjects: Sequence[str], numbers: Sequence[int] = ()
     ) -> tuple[int, int]:
         """Take the details of all that was done to these, and those of the entries with these
-        numbers, out of the log; the chain still holds.
+        numbers in the team's chain, out of the log; the chains still hold.
 
         How many it was, and how many are too old for it and stay.
         """
         ...
 
-    def head(self) -> tuple[int, str]:
-        """Number and hash of the last link."""
+    def head(self, team_id: str = ANY_TEAM) -> Head:
+        """The last link."""
         ...
 
 

@@ -10,7 +10,7 @@ from functools import partial
 
 import msgspec
 
-from paddock.domain.audit import AuditEntry
+from paddock.domain.audit import TAKEN_OUT, AuditEntry
 from paddock.domain.errors import Conflict, NotFound, PaddockError
 from paddock.domain.event import Event, EventKind
 from paddock.domain.ids import new_id
@@ -276,8 +276,8 @@ class Purges:
             after = events[-1].seq
         after, numbers = 0, []
         while entries := await self._store.read(partial(_entries, team_id=team_id, after=after)):
-            numbers += [entry.seq for entry in entries if entry.detail.get("app") == app]
-            after = entries[-1].seq
+            numbers += [entry.team_seq for entry in entries if entry.detail.get("app") == app]
+            after = entries[-1].team_seq
         return numbers
 
     async def _finish(self, purge: Purge, boxes: Sequence[SandboxRecord]) -> Purge:
@@ -296,17 +296,17 @@ class Purges:
                 tx.sandboxes.forget(box.id)
             for subject in purge.subjects:
                 tx.keys.release(purge.team_id, subject)
+            so_far = replace(purge, removed=_sum(purge.removed, {TAKEN_OUT: redacted}))
             # More than a page, or something that was made meanwhile.
             if belongings(tx, purge.team_id, purge.whose, most=1):
-                return replace(purge, removed=_sum(purge.removed, {"audit details": redacted}))
+                return _put(tx, so_far)  # who checks the log compares what was taken out
             old = (f"audit entries: {fixed} are from before details could be taken out",)
             done = replace(
-                purge,
+                so_far,
                 owner="",
                 app="",
                 subjects=(),
                 state=PurgeState.DONE,
-                removed=_sum(purge.removed, {"audit details": redacted}),
                 kept=(_ALWAYS_KEPT, *(old if fixed else ())),
                 ended_at=now,
             )
@@ -343,8 +343,7 @@ class Purges:
         )
 
     async def _put(self, purge: Purge) -> Purge:
-        await self._store.write(lambda tx: _put(tx, purge))
-        return purge
+        return await self._store.write(lambda tx: _put(tx, purge))
 
 
 def _counts(whose: Whose, found: Belongings) -> dict[str, int]:
@@ -381,8 +380,9 @@ def _earlier(tx: Transaction, request: Repeatable) -> Purge | None:
     return None if value is None else msgspec.convert(value, Purge)
 
 
-def _put(tx: Transaction, purge: Purge) -> None:
+def _put(tx: Transaction, purge: Purge) -> Purge:
     tx.values.put(f"purge.{purge.team_id}.{purge.id}", msgspec.to_builtins(purge))
+    return purge
 
 
 def _entry(purge: Purge, action: str, now: float, detail: Mapping[str, object]) -> AuditEntry:

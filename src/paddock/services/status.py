@@ -11,6 +11,7 @@ from paddock.domain.task import TaskRecord, TaskState
 from paddock.domain.team import Principal, Scope, Team
 from paddock.ports.clock import Clock
 from paddock.ports.store import ANY_TEAM, Page, SandboxFilter, Store, Transaction
+from paddock.services.audit_guard import AuditGuard, ChainState
 from paddock.services.beats import REMEMBERED_S, Beat, beats, forget_silent
 from paddock.services.health import Condition, ProviderHealth
 from paddock.services.quarantine import Quarantines
@@ -72,6 +73,8 @@ class Status:
     set_aside: Sequence[Case]
     spend: Sequence[Spend]
     providers: Sequence[Condition]
+    audit: ChainState | None
+    """For operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +93,19 @@ class StatusPage:
     """A team sees what is its own; the team that runs the installation sees everything."""
 
     def __init__(
-        self, store: Store, clock: Clock, health: ProviderHealth, quarantines: Quarantines
+        self,
+        store: Store,
+        clock: Clock,
+        health: ProviderHealth,
+        quarantines: Quarantines,
+        *,
+        audit: AuditGuard,
     ) -> None:
         self._store = store
         self._clock = clock
         self._health = health
         self._quarantines = quarantines
+        self._audit = audit
 
     async def look(self, principal: Principal) -> Status:
         principal.require(Scope.TASKS_READ)
@@ -117,6 +127,7 @@ class StatusPage:
             set_aside=await self._quarantines.cases(team_id),
             spend=read.spend,
             providers=await self._health.all(),
+            audit=self._audit.state if principal.operator else None,
         )
 
     async def _taken_in(self, team_id: str) -> list[Stray]:

@@ -6,6 +6,7 @@ from typing import Protocol
 from paddock.domain.task import TaskRecord
 from paddock.ports.clock import SystemClock
 from paddock.ports.store import Store
+from paddock.services.audit_guard import AuditGuard
 from paddock.services.care import Care
 from paddock.services.changes import Changes
 from paddock.services.checkups import Checkups
@@ -34,6 +35,7 @@ class Parts(Protocol):
     guests: Guests
     inside: Inside
     providers: Providers
+    audit_guard: AuditGuard
 
     @property
     def secrets(self) -> Secrets: ...
@@ -63,6 +65,12 @@ def care_of(parts: Parts, workspaces: Workspaces) -> Care:
         TaskCleaning(store, clock, parts.sandboxes, workspaces.trees),
         diagnosis,
         quarantines,
-        StatusPage(store, clock, ProviderHealth(parts.providers, clock), quarantines),
+        StatusPage(
+            store,
+            clock,
+            ProviderHealth(parts.providers, clock),
+            quarantines,
+            audit=parts.audit_guard,
+        ),
         Checkups(clock, parts.changes, parts.inside),
     )

@@ -9,6 +9,7 @@ from paddock.interfaces.api.metrics import Metrics
 from paddock.ports.clock import SystemClock
 from paddock.ports.store import Store
 from paddock.services.activity import Activity
+from paddock.services.audit_guard import AuditGuard
 from paddock.services.changes import Changes
 from paddock.services.egress import Egress
 from paddock.services.egress_asks import EgressAsks
@@ -44,6 +45,7 @@ class Rounds:
     egress_asks: EgressAsks
     task_workers: TaskWorkers
     task_waking: TaskWaking
+    audit_guard: AuditGuard
 
     def begin(self, group: asyncio.TaskGroup) -> None:
         for name in self.__slots__:
@@ -67,6 +69,7 @@ class Parts(Protocol):
     automatic: AutomaticSnapshots
     pools: Pools
     volumes: Volumes
+    audit_guard: AuditGuard
 
     @property
     def task_parts(self) -> TaskParts: ...
@@ -80,6 +83,7 @@ def rounds_of(parts: Parts, reap_every_s: float) -> Rounds:
     pressure = _pressure(parts)
     pressure.told.append(parts.pools.under_pressure)
     parts.metrics.pools = parts.pools.states
+    parts.metrics.audit = lambda: parts.audit_guard.state
     housekeeping = Housekeeping(
         parts.store,
         parts.clock,
@@ -109,6 +113,7 @@ def rounds_of(parts: Parts, reap_every_s: float) -> Rounds:
         parts.egress_asks,
         parts.task_parts.workers,
         parts.task_parts.waking,
+        parts.audit_guard,
     )
 
 

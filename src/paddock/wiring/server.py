@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
+from paddock.adapters.audit_head import AuditHeadFile
 from paddock.adapters.host_memory import host_memory
 from paddock.adapters.providers.dialing import dial
 from paddock.adapters.providers.layers import Layered, Measure
@@ -31,6 +33,7 @@ from paddock.services.access import Access
 from paddock.services.activity import Activity
 from paddock.services.admission import Admission
 from paddock.services.archives import Archives
+from paddock.services.audit_guard import AuditGuard
 from paddock.services.changes import Changes
 from paddock.services.commands import Commands
 from paddock.services.environment import Environment
@@ -137,6 +140,8 @@ async def assembled(
         installation = await _kept(store, "installation", new_id("ins"))
         secret = bytes.fromhex(await _kept(store, "preview-key", secrets.token_hex(32)))
         parts = _Parts(store, calls_traced(providers, trace), installation, once)
+        guarding = _guarded(store, data, installation)
+        parts.audit_guard = await stack.enter_async_context(guarding)
         parts.open_egress(settings)
         await parts.open_secrets(vault)
         parts.open_tasks(settings)
@@ -160,6 +165,14 @@ async def assembled(
         yield Plane(with_traces(services, trace), rounds)
 
 
+def _guarded(
+    store: Store, data: Path, installation: str
+) -> AbstractAsyncContextManager[AuditGuard]:
+    # By installation: another database has another log, whose end is elsewhere.
+    head = AuditHeadFile(data / f"audit-head.{installation}.json")
+    return AuditGuard(store, SystemClock(), head).watching()
+
+
 async def _kept(store: Store, name: str, new: str) -> str:
     """What was settled when the installation first began."""
     return str(await store.write(lambda tx: tx.values.add(name, new)))
@@ -181,6 +194,8 @@ def _store(settings: Settings) -> AbstractAsyncContextManager[Store]:
 
 class _Parts:
     """What services are made of, each made once."""
+
+    audit_guard: AuditGuard
 
     def __init__(self, store: Store, providers: Providers, installation: str, once: Once) -> None:
         self.store, self.installation, self.once = store, installation, once
@@ -298,6 +313,7 @@ class _Parts:
             automatic=self.automatic,
             events=self.events,
             intake=self._intake(configured.server),
+            audit=self.audit_guard,
             history=History(self.store, self.changes),
             previews=self.shown,
             preview_domain=configured.server.preview_domain,

@@ -14,6 +14,7 @@ from paddock.ports.store import Store
 from paddock.services.agent_questions import AgentQuestions
 from paddock.services.agents import Agents
 from paddock.services.approvals import Approvals
+from paddock.services.audit_guard import AuditGuard
 from paddock.services.bindings import Bindings
 from paddock.services.broker import Broker
 from paddock.services.care import Care
@@ -71,6 +72,7 @@ class Parts(Protocol):
     guests: Guests
     inside: Inside
     events: EventFeed
+    audit_guard: AuditGuard
 
     @property
     def bindings(self) -> Bindings: ...

@@ -15,7 +15,7 @@ from sqlalchemy import (
 
 from paddock.adapters.store.columns import Json, Line, Serial
 
-REVISION = "0015"
+REVISION = "0016"
 """What a database must have had applied last to be used by this code."""
 VERSION_TABLE = "paddock_revision"
 
@@ -287,7 +287,10 @@ audit = Table(
     Column("hash", Line, nullable=False),
     Column("seal", Line, nullable=False, server_default=""),
     Column("salt", Line, nullable=False, server_default=""),
-    Index(None, "team_id", "seq"),
+    Column("team_seq", Serial, nullable=False, server_default="0"),
+    Column("team_previous", Line, nullable=False, server_default=""),
+    Column("team_hash", Line, nullable=False, server_default=""),
+    Index(None, "team_id", "team_seq", unique=True),
     Index(None, "subject", "seq"),
 )
 

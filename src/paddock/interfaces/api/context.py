@@ -18,6 +18,7 @@ from paddock.services.access import Access
 from paddock.services.agents import Agents
 from paddock.services.approvals import Approvals
 from paddock.services.archives import Archives
+from paddock.services.audit_guard import AuditGuard
 from paddock.services.bindings import Bindings
 from paddock.services.broker import Broker
 from paddock.services.care import Care
@@ -78,6 +79,7 @@ class Services:
     automatic: AutomaticSnapshots
     events: EventFeed
     intake: Intake
+    audit: AuditGuard
     history: History
     previews: Previews
     e2b: E2bServices

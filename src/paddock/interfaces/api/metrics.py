@@ -12,6 +12,7 @@ from paddock.domain.event import Event, EventKind
 from paddock.domain.sandbox import SandboxState
 from paddock.ports.store import SandboxFilter
 from paddock.services.alongside import alongside
+from paddock.services.audit_guard import ChainState
 from paddock.services.changes import Changes
 from paddock.services.pools import PoolState
 
@@ -56,6 +57,12 @@ class Metrics:
             )
         }
 
+        self.audit: Callable[[], ChainState | None] = lambda: None
+        self._audit_breaks = self._gauge(
+            "audit_breaks", "Places where the audit log is not as it was written."
+        )
+        self._audit_entries = self._gauge("audit_entries", "Entries of the audit log.")
+
     def _counter(self, name: str, says: str, *labels: str) -> Counter:
         return Counter(f"paddock_{name}", says, labels, registry=self._registry)
 
@@ -91,6 +98,9 @@ class Metrics:
             found_of = {"wanted": pool.size, "kept": pool.kept, "ready": pool.ready}
             for name, count in found_of.items():
                 self._pools[name].labels(pool.provider, pool.template).set(count)
+        if audit := self.audit():
+            self._audit_breaks.set(audit.breaks)
+            self._audit_entries.set(audit.head.seq)
         self._lag.set(self._worst_lag)
         self._worst_lag = 0.0
         return generate_latest(self._registry)

@@ -60,7 +60,7 @@ COMMANDS = (
         f"{_THERE}.moving:archive",
         "Compress the disks of stopped sandboxes; `start` brings them back.",
     ),
-    Lazy("audit", f"{_THERE}.history:audit", "Say who did what in the team, oldest first."),
+    Lazy("audit", f"{_THERE}.auditing:audit", "Say who did what in the team, oldest first."),
     Lazy(
         "completion",
         f"{_HERE}.completion:completion",
@@ -150,7 +150,7 @@ COMMANDS = (
     Lazy(
         "status",
         f"{_THERE}.status:status",
-        "Say how everything is: servers, tasks, strays, quarantine, cost, providers.",
+        "Say how everything is: servers, tasks, strays, quarantine, cost, audit log, providers.",
     ),
     Lazy("stop", f"{_THERE}.moving:stop", "Stop sandboxes; the disk is kept."),
     Lazy("task", f"{_THERE}.tasks:task", "What agents are to do, and what comes of it."),

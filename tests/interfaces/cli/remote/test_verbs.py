@@ -289,6 +289,11 @@ def test_events_and_audit_say_what_happened(cli, box):
     assert "sandbox.create" in cli.text("audit")
     entries = [json.loads(line) for line in cli.text("audit", "--export").splitlines()]
     assert all(len(each["hash"]) == len(each["previous"]) == 64 for each in entries)
+    for arguments in ((), ("--all",)):
+        assert "The log holds" in cli.text("audit", "verify", *arguments)
+    head = cli.answer("audit", "verify")["head"]
+    assert cli("audit", "verify", "--expect", f"{head['seq']}:{'0' * 64}").returncode == 1
+    assert "audit     holds" in cli.text("status")
     following = cli.start("events", "-f", "--kind", "sandbox.stopped", box)
     time.sleep(2)
     cli.text("stop", box)

@@ -5,8 +5,10 @@ from datetime import datetime
 from pydantic import Field
 
 from paddock.domain.sandbox import SandboxState
+from paddock.interfaces.api.schemas.audit import BreakShape, HeadShape, show_break, show_head
 from paddock.interfaces.api.schemas.common import Shape, at, moment
 from paddock.interfaces.api.schemas.quarantine import CaseSummary, summarize_case
+from paddock.services.audit_guard import ChainState
 from paddock.services.checkups import Checkup
 from paddock.services.status import Status
 
@@ -59,6 +61,19 @@ class UsableShape(Shape):
     last_error: str | None
 
 
+class ChainShape(Shape):
+    """Whether the audit log is as it was written, as far as this server has looked."""
+
+    holds: bool
+    breaks: int
+    first_break: BreakShape | None
+    head: HeadShape
+    looked_at: datetime = Field(description="when its end was looked at")
+    whole_at: datetime | None = Field(
+        description="when all of it was; null while that is under way"
+    )
+
+
 class StatusShape(Shape):
     """The state of everything that is the team's; for operators, of everything."""
 
@@ -71,6 +86,7 @@ class StatusShape(Shape):
     quarantined: list[CaseSummary]
     spend: list[SpendShape]
     providers: list[UsableShape]
+    audit: ChainShape | None = Field(description="for operators only")
 
 
 class CheckupShape(Shape):
@@ -113,6 +129,7 @@ def show_status(status: Status) -> StatusShape:
         quarantined=[summarize_case(case) for case in status.set_aside],
         spend=_spend(status),
         providers=_providers(status),
+        audit=_chain(status.audit) if status.audit else None,
     )
 
 
@@ -133,6 +150,17 @@ def _providers(status: Status) -> list[UsableShape]:
         )
         for each in status.providers
     ]
+
+
+def _chain(state: ChainState) -> ChainShape:
+    return ChainShape(
+        holds=state.first is None,
+        breaks=state.breaks,
+        first_break=show_break(state.first),
+        head=show_head(state.head),
+        looked_at=at(state.at),
+        whole_at=at(state.whole_at) if state.whole_at else None,
+    )
 
 
 def show_checkup(found: Checkup, asked_at: float | None = None) -> CheckupShape:

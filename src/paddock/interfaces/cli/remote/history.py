@@ -1,8 +1,7 @@
-"""`paddock events` and `paddock audit`: what happened, and who did it."""
+"""`paddock events`: what happened."""
 
 import json
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
 
 import click
 
@@ -10,13 +9,11 @@ from paddock.interfaces.cli.command import STDOUT
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
 from paddock.interfaces.cli.options import output_options
-from paddock.interfaces.cli.output import print_table
-from paddock.interfaces.cli.remote.session import SandboxName, connected, gathered, plain
+from paddock.interfaces.cli.remote.session import SandboxName, connected, plain
 from paddock.interfaces.cli.streams import Writer
 from paddock.interfaces.client import AsyncSandbox, Server
 from paddock.interfaces.client.events import follow_events, list_events
 from paddock.interfaces.client.results import Event
-from paddock.interfaces.client.server import Call
 
 
 @click.command()
@@ -58,38 +55,3 @@ def _line(event: Event) -> str:
     name, reason = event.data.get("name", ""), event.data.get("reason", "")
     shown = [f"{event.at:%Y-%m-%d %H:%M:%S}", f"{event.kind:<18}", event.subject]
     return "  ".join([*shown, *(str(each) for each in (name, reason) if each)])
-
-
-@click.command()
-@click.option("--export", is_flag=True, help="All of it, one entry a line, with its chain.")
-@output_options
-@pass_invocation
-def audit(invocation: Invocation, export: bool) -> None:
-    """Say who did what in the team, oldest first. For those whose role may read it."""
-    if export or invocation.json:
-        run_async(_export())
-        return
-
-    async def work() -> list[dict[str, Any]]:
-        async with connected() as server:
-            return await gathered(server.pages("/v1/audit", {}))
-
-    print_table(
-        ("WHEN", "WHO", "WHAT", "TO"),
-        (
-            (entry["at"][:19].replace("T", " "), _who(entry), entry["action"], entry["subject"])
-            for entry in run_async(work())
-        ),
-    )
-
-
-def _who(entry: dict[str, Any]) -> str:
-    person = entry["person"]
-    return f"{person['name']} ({person['id']})" if person and person["name"] else entry["actor"]
-
-
-async def _export() -> None:
-    writer = Writer(STDOUT)
-    async with connected() as server, server.open(Call("GET", "/v1/audit/export")) as response:
-        async for piece in response.content.iter_any():
-            await writer.write(piece)

@@ -21,7 +21,7 @@ from paddock.interfaces.client.server import segment
 @output_options
 @pass_invocation
 def status(invocation: Invocation, watch: bool, *, every: float) -> None:
-    """Say how everything is: servers, tasks, strays, quarantine, cost, providers."""
+    """Say how everything is: servers, tasks, strays, quarantine, cost, audit log, providers."""
 
     async def work() -> None:
         async with connected() as server:
@@ -55,9 +55,18 @@ def _tell(found: dict[str, Any]) -> None:
     for each in found["spend"]:
         sums = f"${each['today_usd']:.2f} today, ${each['month_usd']:.2f} this month"
         click.echo(f"models    {each['team']}  {sums}")
+    if chain := found["audit"]:
+        click.echo(f"audit     {_audit(chain)}")
     for each in found["providers"]:
         state = "usable" if each["usable"] else f"NOT USABLE: {printable(each['last_error'] or '')}"
         click.echo(f"provider  {each['name']}  {state}")
+
+
+def _audit(chain: dict[str, Any]) -> str:
+    if broken := chain["first_break"]:
+        return f"DOES NOT HOLD: entry {broken['seq']}: {printable(broken['problem'])[:200]}"
+    looked = "" if chain["whole_at"] else ", as far as it was looked at"
+    return f"holds, {chain['head']['seq']} entries{looked}"
 
 
 @click.command()
