@@ -5,10 +5,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, delete, insert, select, update
 
+from paddock.adapters.store.access_schema import session as table
+from paddock.adapters.store.access_schema import sign_in_link as link_table
 from paddock.adapters.store.paging import newest_first
 from paddock.adapters.store.records import restored, split
-from paddock.adapters.store.schema import session as table
-from paddock.adapters.store.schema import sign_in_link as link_table
 from paddock.domain.session import Session, SignInLink
 from paddock.ports.store import Page
 

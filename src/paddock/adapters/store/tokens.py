@@ -5,9 +5,9 @@ from typing import Any
 
 from sqlalchemy import Connection, case, func, insert, select, update
 
+from paddock.adapters.store.access_schema import token as table
 from paddock.adapters.store.paging import newest_first
 from paddock.adapters.store.records import restored, split
-from paddock.adapters.store.schema import token as table
 from paddock.domain.errors import NotFound
 from paddock.domain.team import Token
 from paddock.ports.store import Page
