@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
+from paddock.gateway.brokering import Lack
 from paddock.gateway.credentials import Credentials
 from paddock.gateway.injecting import Head, Injected, Lacking, guarded, inject
 from paddock.gateway.protocol import Credential
@@ -123,6 +124,28 @@ def test_what_has_no_value_is_missed_only_where_it_is_needed():
     with pytest.raises(Lacking):
         put(old, head())
     assert put(msgspec.structs.replace(HEADER, expires_at=1001.0), head()).used
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\n", "\r", "\0"])
+@pytest.mark.parametrize("way", ["header", "basic", "query", "registry", "placeholder"])
+def test_a_value_that_would_end_its_line_is_not_put_in(way: str, end: str):
+    split = of(way, value=f"tok{end}X: y", header="X-Key", format="{}", parameter="k")
+    with pytest.raises(Lacking) as found:
+        put(split, head(X_Key=SHOWN))
+    assert "more than one line" in found.value.credential.lacks
+    assert not found.value.credential.value
+
+
+def test_what_is_empty_is_not_said_to_have_expired():
+    empty = Lack(msgspec.structs.replace(KEY, value=""))
+    assert (empty.why, empty.code) == ("the secret KEY is empty", "credential_missing")
+    assert Lack(KEY).why == "the secret KEY has expired"
+
+
+def test_no_password_of_git_goes_with_a_path_that_could_mean_another():
+    for path in (b"/o/r.git/info/refs#/../../../api", b"/o/..;/api/info/refs", b"/o;x/r/info/refs"):
+        given = head(path, Authorization=basic(f"x:{SHOWN}"))
+        assert put(of("git"), given) == Injected(given, ())
 
 
 def test_a_header_of_the_sandboxs_own_stands_in_place_of_what_is_sent():

@@ -157,6 +157,38 @@ def test_an_answer_that_was_cut_short_counts_by_what_has_come():
     assert whole == ("claude-x", Tokens(input=100, output=12), False)
 
 
+def cut(dialect: Dialect, data: bytes, *, streamed: bool = True, strict: bool = True) -> Tokens:
+    told: list[Tokens] = []
+    meter = Meter(
+        dialect,
+        lambda _model, tokens, guessed: told.append(tokens) if guessed else None,
+        streamed=streamed,
+        most=Tokens(input=700, output=900),
+        strict=strict,
+    )
+    meter.feed(data)
+    meter.cut()
+    (once,) = told
+    return once
+
+
+def test_where_a_limit_is_kept_an_answer_without_its_end_counts_as_all_that_it_might_be():
+    pieces = events(*({"model": "local", "choices": [{"delta": {"content": "x"}}]},) * 9)
+    assert cut(Dialect.OPENAI, pieces) == Tokens(input=700, output=900)
+    assert cut(Dialect.OPENAI, pieces, strict=False).output == 9
+    usage = {"input_tokens": 100, "cache_read_input_tokens": 400, "output_tokens": 1}
+    start = {"type": "message_start", "message": {"model": "claude-x", "usage": usage}}
+    assert cut(Dialect.ANTHROPIC, events(start)) == Tokens(100, 900, 400)
+    # Gemini counts in every piece; only the last says that it is one.
+    piece = {"modelVersion": "g", "usageMetadata": {"promptTokenCount": 5, "thoughtsTokenCount": 1}}
+    assert cut(Dialect.GEMINI, events(piece, piece)) == Tokens(5, 900)
+    whole = json.dumps([piece, piece]).encode()
+    assert cut(Dialect.GEMINI, whole[:-1], streamed=False) == Tokens(5, 900)
+    last = {**piece, "candidates": [{"finishReason": "STOP"}]}
+    with pytest.raises(ValueError, match="not enough"):
+        cut(Dialect.GEMINI, events(piece, last))
+
+
 def test_a_long_answer_is_counted_by_its_end_and_not_kept():
     said = b'{"content": "' + b"x" * (3 << 20) + b'", "usage": {"prompt_tokens": 3}}'
     _, found, guessed = metered(Dialect.OPENAI, said, streamed=False, step=65536)

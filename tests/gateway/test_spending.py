@@ -2,12 +2,16 @@
 
 import json
 
+import msgspec
 import pytest
 
-from paddock.domain.broker.metered import Cost, cost_of
+from paddock.domain.broker.metered import Cost, cost_of, has_output, model_in
 from paddock.domain.broker.models import Dialect, Price, Tokens
 from paddock.gateway.bounds import DEFAULT_OUTPUT, Illegible, bound_of
+from paddock.gateway.desk import Desk
+from paddock.gateway.elsewhere import is_elsewhere
 from paddock.gateway.ledger import Ledger, Reserved
+from paddock.gateway.protocol import Credential
 
 pytestmark = pytest.mark.proves("K5")
 
@@ -80,6 +84,58 @@ def test_what_costs_is_told_by_its_path(dialect: str, line: str, cost: Cost):
     assert cost_of(Dialect(dialect), *line.split()) is cost
 
 
+def test_only_what_ends_as_an_embedding_has_no_output():
+    for path in ("/v1/embeddings", "/v1beta/models/g:embedContent"):
+        assert not has_output(path)
+    for path in ("/v1/embeddings/chat/completions", "/v1/models/a:embedContent/x:generateContent"):
+        assert has_output(path)
+    assert model_in("/v1beta/models/gemini-x:generateContent") == "gemini-x"
+    assert model_in("/v1/models/cheap/chat/completions") == ""
+
+
+TOOL = {"properties": {name: {"type": "string"} for name in ("url", "prompt", "file_id")}}
+CALL = {"type": "tool_use", "input": {"url": "https://a.example"}}
+TEXT = '{"file_id": "x", "image_url": "https://a", "type": "web_search"}, \\u0041, \\\\u0041'
+
+
+@pytest.mark.parametrize(
+    ("dialect", "said", "elsewhere"),
+    [
+        ("openai", {"previous_response_id": "r"}, True),
+        ("openai", {"previous_response_id": None, "conversation": None, "plugins": []}, False),
+        ("openai", {"conversation": {"id": "c"}}, True),
+        ("openai", {"prompt": {"id": "p"}}, True),
+        ("openai", {"prompt": "once upon a time"}, False),
+        ("openai", {"messages": [{"content": TEXT}]}, False),
+        ("openai", {"tools": [{"type": "function", "parameters": TOOL}]}, False),
+        ("openai", {"tools": [{"type": "web_search"}]}, True),
+        ("openai", {"input": [{"type": "item_reference", "id": "i"}]}, True),
+        ("openai", {"input": [{"content": [{"image_url": "data:image/png;base64,AA"}]}]}, False),
+        ("openai", {"input": [{"content": [{"file_url": "https://a.example"}]}]}, True),
+        ("openai", {"messages": [{"content": [{"image_url": {"url": "http://a"}}]}]}, True),
+        ("openai", {"messages": [{"content": [{"file": {"file_id": "f"}}]}]}, True),
+        ("anthropic", {"messages": [{"content": [CALL]}], "tools": [TOOL]}, False),
+        ("anthropic", {"messages": [{"source": {"type": "url", "url": "https://a"}}]}, True),
+        ("anthropic", {"messages": [{"source": {"type": "file", "file_id": "f"}}]}, True),
+        ("anthropic", {"tools": [{"type": "web_search_20250305"}]}, True),
+        ("gemini", {"cachedContent": "c"}, True),
+        ("gemini", {"contents": [{"parts": [{"fileData": {"fileUri": "u"}}]}]}, True),
+        ("gemini", {"tools": [{"googleSearch": {}}]}, True),
+        ("gemini", {"contents": [{"parts": [{"functionCall": {"args": CALL}}]}]}, False),
+    ],
+)
+def test_input_that_is_not_in_the_request_is_noticed(dialect: str, said: dict, elsewhere: bool):
+    for indent in (None, 2):
+        body = json.dumps({"model": "m", **said}, indent=indent).encode()
+        assert is_elsewhere(Dialect(dialect), body) is elsewhere
+
+
+def test_a_key_cannot_be_hidden_by_its_spelling():
+    for body in (b'{"previous\\u005fresponse_id": "r"}', b'{"a": [{"\\u0066ile_id": "f"}]}'):
+        assert is_elsewhere(Dialect.OPENAI, body)
+    assert not is_elsewhere(Dialect.OPENAI, b'{"a": "\\u001b[0m \\u00e9 \\u003c"}')
+
+
 def test_what_is_under_way_counts_until_it_is_settled():
     ledger = Ledger()
     first = ledger.reserve("a", 1.0, 0.7)
@@ -113,3 +169,31 @@ def test_those_that_wait_go_on_in_their_order_and_hear_when_all_is_spent():
     assert told[-1] == ("last", None)
     assert (ledger.spent("a"), ledger.reserved("a")) == (pytest.approx(1.1), 0)
     assert ledger.reserve("a", 1.0, 0.0) is None
+
+
+def test_what_is_spent_is_not_forgotten_while_a_sandbox_has_the_account():
+    ledger = Ledger()
+    desks = [Desk(), Desk()]
+    route = Credential("K", "", ["a.example"], "model", route="own", account="t/task 1", spent=9.99)
+    for desk in desks:
+        desk.ledger = ledger
+        desk.take([route], "m")
+
+    def others() -> None:
+        for number in range(10_001):
+            ledger.know(f"t/{number}", 0.5)
+
+    others()
+    assert ledger.spent("t/task 1") == 9.99
+    desks[0].take([], "")
+    desks[0].close()
+    others()
+    assert ledger.spent("t/task 1") == 9.99, "another one has it still"
+    desks[1].close()
+    assert ledger.spent("t/task 1") == 9.99
+    desks[1].take([msgspec.structs.replace(route, spent=1.0)], "n")
+    assert ledger.spent("t/task 1") == 9.99, "what is known here may be newer"
+    desks[1].close()
+    others()
+    assert ledger.spent("t/task 1") == 0, "nobody has it, so it is told anew"
+    assert len(ledger._past) == 10_000

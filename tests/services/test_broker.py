@@ -71,11 +71,13 @@ class Gateway:
     def __init__(self):
         self.held = {}
         self.given = []
+        self.lacks = []
         self.round = int
         self.meanwhile = None
 
     async def give(self, ref, mark, credentials):
         values = [each.value for each in credentials]
+        self.lacks = [each.lacks for each in credentials]
         self.given.append((self.round(), values))
         self.held[ref] = (mark, values)
         return True
@@ -171,6 +173,44 @@ async def test_a_value_that_was_looked_up_before_a_change_is_not_what_a_gateway_
     plane.store.goes_on.set()
     await asyncio.gather(giving, changing)
     assert plane.values == ["second"]
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("tok\r\nContent-Length: 40\r\n\r\nGET /admin HTTP/1.1", "of more than one line"),
+        ("tok-from-a-file\n", "of more than one line"),
+        ("x" * 8193, "8193 characters, and 8192 is the most"),
+        ("", "it is empty"),
+    ],
+)
+async def test_a_value_that_cannot_go_into_a_request_is_not_given_when_it_is_set_later(
+    plane, value, why
+):
+    await plane.sandbox()
+    await plane.bindings.put(WHO, BINDING)
+    assert plane.values == ["first"]
+    await plane.secrets.put(WHO, "KEY", SecretWish(value))
+    (lacks,) = plane.gateway.lacks
+    assert (plane.values, why in lacks) == ([""], True), lacks
+    assert "the secret KEY cannot be put into a request" in lacks
+
+
+async def test_the_audit_log_has_a_binding_as_it_was_and_as_it_is(plane):
+    route = Binding(TEAM, TEAM_SCOPE, "KEY", Way.MODEL, (), route="openai", spend_limit_usd=1.0)
+    await plane.bindings.put(WHO, route)
+    await plane.bindings.put(
+        WHO, replace(route, spend_limit_usd=500.0, expires_at=plane.clock.wall() + 60)
+    )
+    await plane.bindings.remove(WHO, "KEY", Way.MODEL)
+    entries = await plane.store.read(lambda tx: tx.audit.after(0, 100, team_id=TEAM))
+    first, second, gone = (each.detail for each in entries if each.action != "secret.set")
+    assert (first["spend_limit_usd"], first["before"]) == (1.0, None)
+    assert (first["route"], first["base_url"]) == ("openai", "https://api.openai.com")
+    assert second["before"] == {name: first[name] for name in first if name != "before"}
+    assert (second["spend_limit_usd"], second["expires_at"]) == (500.0, plane.clock.wall() + 60)
+    assert gone == {name: second[name] for name in second if name != "before"}
+    assert "first" not in repr([each.detail for each in entries])
 
 
 async def test_one_that_was_being_made_while_something_was_bound_has_it_soon(plane):

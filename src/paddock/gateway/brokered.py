@@ -39,7 +39,12 @@ class Brokered(Connection):
                 raise self._denied(self._decided, why)
             self._record(self._decided, "")
 
-        self._paying = Paying(self, routing)
+        def is_read_on() -> bool:
+            paying.stop()  # what waits is for nobody any more
+            return routing.is_owed
+
+        self._paying = paying = Paying(self, routing)
+        self.relay.is_read_on = is_read_on
         self._broker(routing, judge, self._paying.gather)
 
     def _broker(self, brokering: Brokering, judge: Judge, gather: Gather | None = None) -> None:

@@ -27,8 +27,10 @@ class Lack(Exception):
 
     def __init__(self, credential: Credential) -> None:
         self.credential = credential
-        self.why = credential.lacks or f"the secret {credential.secret} has expired"
-        self.code = "credential_missing" if credential.lacks else "credential_expired"
+        is_missing = bool(credential.lacks) or not credential.value
+        said = "is empty" if is_missing else "has expired"
+        self.why = credential.lacks or f"the secret {credential.secret} {said}"
+        self.code = "credential_missing" if is_missing else "credential_expired"
         self.remedy = credential.remedy
         super().__init__(self.why)
 

@@ -30,6 +30,7 @@ class Desk:
         self.mint: Mint | None = None
         """Without one no TLS is looked into."""
         self.held = Credentials()
+        self._accounts: set[str] = set()
         self.mark = ""
         """Tells which credentials these are."""
         self.connections: set[Hearer] = set()
@@ -42,6 +43,7 @@ class Desk:
     def take(self, told: Sequence[Credential], mark: str) -> None:
         """From the next request on. What goes on with one that is no more is ended."""
         self.held, self.mark = Credentials.of(told, self.held), mark
+        self._hold({each.account for each in told if each.route})
         for each in told:
             if each.route:
                 self._name(host_of(each.route))
@@ -50,6 +52,15 @@ class Desk:
                     self.room = self.whole.of_team(each.account.partition("/")[0]).of_sandbox()
         for connection in list(self.connections):
             connection.recheck_credentials()
+
+    def _hold(self, accounts: set[str]) -> None:
+        before, self._accounts = self._accounts, accounts
+        self.ledger.hold(accounts)
+        self.ledger.let_go(before)
+
+    def close(self) -> None:
+        """Nobody pays here any more."""
+        self._hold(set())
 
     def route(self, name: str) -> Credential | None:
         """What is behind a name that only the sandbox knows."""

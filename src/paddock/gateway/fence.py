@@ -148,6 +148,7 @@ class Fence:
         for asker in list(self._askers):
             asker.abort()
         self.asking.close()
+        self.desk.close()
 
 
 def _client(kind: type[Connection], fence: Fence) -> asyncio.Protocol:

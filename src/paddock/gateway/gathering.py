@@ -36,11 +36,12 @@ class Paying:
 
     def gather(self) -> "Gathered | None":
         """Of the request whose head was just read."""
+        if self._payment is not None:
+            self.stop()  # neither is sent, so nothing is kept for either
+            raise Malformed("the request before it still waits")
         payment = self._routing.to_gather()
         if payment is None:
             return None
-        if self._payment is not None:
-            raise Malformed("the request before it still waits")
         if payment.head.values(b"expect"):
             self._connection.relay.tell(_CONTINUE)
         if payment.credential.limit is None and self._share.lacks(payment.head.size.bytes):
@@ -72,17 +73,18 @@ class Paying:
             self._gathered = None
         self.count()
 
-    def pay(self, payment: Payment, body: bytes, request: Callable[[], bytes]) -> bytes:
+    def pay(self, payment: Payment, body: bytes, head: Callable[[bytes], bytes]) -> bytes:
         """What is sent now: all of it, or nothing if it has to wait."""
         self._gathered = None
         try:
-            self._routing.read(payment, body)
+            body = payment.read(body)
             payment.is_sent = payment.reserve()
         except Lack as lack:
             raise self.deny(lack) from lack
+        request = head(b"Content-Length: %d\r\n" % len(body)) + body
         if payment.is_sent:
-            return request()
-        self._wait(payment, request())
+            return request
+        self._wait(payment, request)
         return b""
 
     def _wait(self, payment: Payment, request: bytes) -> None:
@@ -163,8 +165,7 @@ class Gathered:
     def complete(self, head: Callable[[bytes], bytes]) -> bytes:
         body = bytes(self._body)
         self.drop()
-        framing = b"Content-Length: %d\r\n" % len(body)
-        return self._paying.pay(self._payment, body, lambda: head(framing) + body)
+        return self._paying.pay(self._payment, body, head)
 
     def drop(self) -> None:
         """None of it is kept here any longer."""

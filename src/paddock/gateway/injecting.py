@@ -7,11 +7,14 @@ import urllib.parse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from paddock.domain.broker.binding import Way
 from paddock.domain.egress import paths
 from paddock.gateway.protocol import Credential
 
 _AUTHORIZATION = b"authorization"
+_ENDS_LINE = re.compile(r"[\r\n\0]")
 _OF_GIT = re.compile(
     r"/.+/(info/refs|git-upload-pack|git-receive-pack|info/lfs/("
     r"objects/batch|objects/[0-9a-f]{64}(/[0-9]+)?|verify|locks(/verify|/[^/]+/unlock)?))"
@@ -71,11 +74,20 @@ def inject(head: Head, credentials: Sequence[Credential], now: float) -> Injecte
         made = _put(head, each)
         if made == head:
             continue
+        each = whole(each)
         if not each.value or (each.expires_at is not None and each.expires_at <= now):
             raise Lacking(each)
         head = made
         used.append(each)
     return Injected(head, tuple(used))
+
+
+def whole(credential: Credential) -> Credential:
+    """One whose value would end the line that it is put into has none."""
+    if not _ENDS_LINE.search(credential.value):
+        return credential
+    why = f"the secret {credential.secret} is of more than one line, and would split the request"
+    return msgspec.structs.replace(credential, value="", lacks=credential.lacks or why)
 
 
 def guarded(head: Head) -> Head:

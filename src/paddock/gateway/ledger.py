@@ -1,12 +1,13 @@
 """What models have cost, by whose account it goes, and what is set aside for those that answer."""
 
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from paddock.domain.broker.models import Prices, Tokens
 
-_MOST_ACCOUNTS = 10_000
+_MOST_PAST = 10_000
+"""Accounts that no sandbox has any more: whoever has one next tells what was spent."""
 
 
 @dataclass(eq=False, slots=True)
@@ -29,12 +30,28 @@ class Ledger:
 
     def __init__(self) -> None:
         self.prices = Prices()
-        self._spent: OrderedDict[str, float] = OrderedDict()
+        self._spent: dict[str, float] = {}
+        self._past: OrderedDict[str, float] = OrderedDict()
+        self._held: Counter[str] = Counter()
+        """By how many sandboxes: what they have spent is never forgotten."""
         self._reserved: dict[str, set[Reserved]] = {}
         self._waiting: dict[str, list[_Waiter]] = {}
 
     def spent(self, account: str) -> float:
-        return self._spent.get(account, 0.0)
+        return self._spent.get(account, 0.0) or self._past.get(account, 0.0)
+
+    def hold(self, accounts: Iterable[str]) -> None:
+        """A sandbox has them, until it lets go of them."""
+        for account in accounts:
+            self._held[account] += 1
+            self._spent[account] = max(self.spent(account), self._past.pop(account, 0.0))
+
+    def let_go(self, accounts: Iterable[str]) -> None:
+        for account in accounts:
+            self._held[account] -= 1
+            if self._held[account] <= 0:
+                del self._held[account]
+                self._put(account, self._spent.pop(account, 0.0))
 
     def reserved(self, account: str) -> float:
         """By requests that are under way."""
@@ -116,7 +133,10 @@ class Ledger:
             self._waiting.pop(account, None)
 
     def _put(self, account: str, spent: float) -> None:
-        self._spent[account] = spent
-        self._spent.move_to_end(account)
-        if len(self._spent) > _MOST_ACCOUNTS:
-            self._spent.popitem(last=False)
+        if account in self._held:
+            self._spent[account] = spent
+            return
+        self._past[account] = spent
+        self._past.move_to_end(account)
+        if len(self._past) > _MOST_PAST:
+            self._past.popitem(last=False)

@@ -24,7 +24,8 @@ class Meter:
     """One answer. What it took is told once, at its end, also when it was cut short.
 
     `most` is what it may take at all: so much is taken for granted where an answer that comes whole
-    was cut off before it said so, since its server has made all of it.
+    was cut off before it said so, since its server has made all of it. Where it is `strict`, so it
+    is whenever nothing final was said: of what was thought, and of what was read, nothing may come.
     """
 
     def __init__(
@@ -35,19 +36,22 @@ class Meter:
         streamed: bool,
         asked: int = 0,
         most: Tokens | None = None,
+        strict: bool = False,
     ) -> None:
         self._dialect = dialect
         self._told = told
         self._streamed = streamed
         self._asked = asked
         self._most = most
+        self._strict = strict
         self._held = bytearray()
         self._size = 0
         self._model = ""
         self._fields: dict[str, int] = {}
         self._pieces = 0
-        self._is_final = dialect is not Dialect.ANTHROPIC
-        """Whether the last count was seen: Anthropic begins with one of a single token."""
+        self._is_final = dialect is Dialect.OPENAI
+        """Whether the last count was seen: Anthropic begins with one of a single token, and Gemini
+        has one in every piece."""
         self._is_told = False
 
     def feed(self, data: bytes) -> None:
@@ -78,13 +82,22 @@ class Meter:
         else:
             self._whole(bytes(self._held))
         tokens = self._tokens()
-        is_guess = not tokens.any or (self._streamed and not self._is_final)
+        is_guess = not tokens.any or not self._has_ended(is_cut=is_cut)
         if is_guess:
             tokens = self._guessed(tokens, is_cut=is_cut)
         self._told(self._model, tokens, is_guess)
 
+    def _has_ended(self, *, is_cut: bool) -> bool:
+        """Whether the counts that were seen are the last ones."""
+        if self._dialect is Dialect.GEMINI:
+            return self._is_final or not is_cut
+        return self._is_final or not self._streamed
+
     def _guessed(self, said: Tokens, *, is_cut: bool) -> Tokens:
         """By what has come, where that is nearly what was made; otherwise all that might be."""
+        if self._strict and self._most is not None:
+            asked = said if said.any else self._most
+            return replace(asked, output=max(said.output, self._most.output))
         if self._streamed:
             text = (self._size - _BYTES_AROUND * self._pieces) // _BYTES_PER_TOKEN
             made = max(said.output, self._pieces, text)
@@ -122,6 +135,8 @@ class Meter:
             return
         if said.get("type") == "message_delta" and said.get("usage"):
             self._is_final = True
+        if any("finishReason" in each for each in _objects(said.get("candidates"))):
+            self._is_final = True
         for part in (said, said.get("message"), said.get("response")):
             if isinstance(part, dict):
                 self._model = self._model or str(
@@ -138,6 +153,10 @@ class Meter:
 
     def _tokens(self) -> Tokens:
         return _READERS[self._dialect](self._fields)
+
+
+def _objects(said: object) -> list[dict[str, Any]]:
+    return [each for each in said if isinstance(each, dict)] if isinstance(said, list) else []
 
 
 def _flat(usage: Mapping[str, Any]) -> dict[str, int]:

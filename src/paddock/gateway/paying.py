@@ -1,14 +1,19 @@
 """One request along a model route: what it may cost is set aside before it is sent."""
 
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 
-from paddock.domain.broker.metered import Cost
+from paddock.domain.broker.metered import Cost, has_output, is_chat, model_in
+from paddock.domain.broker.models import Dialect
 from paddock.gateway.bounds import Bound, Illegible, bound_of
 from paddock.gateway.brokering import Lack
+from paddock.gateway.elsewhere import WINDOW, is_elsewhere
 from paddock.gateway.injecting import Head
 from paddock.gateway.ledger import Ledger, Reserved
 from paddock.gateway.protocol import Credential
 from paddock.gateway.room import MOST_IN_ALL, MOST_OF_REQUEST, MOST_OF_SANDBOX, Full
+from paddock.gateway.usage import with_usage
 
 _MOST_UNLIMITED = 1 << 20
 _SLOW, _TOO_LARGE, _TOO_MANY, _BAD = 408, 413, 429, 400
@@ -110,11 +115,17 @@ def _raising(credential: Credential) -> str:
 class Payment:
     """From the head of a request to the end of its answer."""
 
-    def __init__(self, ledger: Ledger, credential: Credential, head: Head, cost: Cost) -> None:
+    def __init__(
+        self, ledger: Ledger, credential: Credential, head: Head, cost: Cost, *, path: str = ""
+    ) -> None:
+        """`path` is that of the head, in normal form and without its query."""
         self.credential = credential
         self.head = head
         self.cost = cost
+        self.path = path
         self.bound = Bound()
+        self.asks_usage = False
+        """In the client's stead, who does not expect it."""
         self._ledger = ledger
         is_small = 0 < head.size.bytes <= _MOST_UNLIMITED
         self.is_gathered = cost is Cost.COUNTED and (credential.limit is not None or is_small)
@@ -127,20 +138,40 @@ class Payment:
     def _most(self) -> float:
         return self.bound.cost(self._ledger.prices.of(self.bound.model))
 
-    def read(self, body: bytes, *, named: str, outputs: bool) -> None:
-        """What it may cost. Unmetered where a limit would not hold."""
-        is_limited = self.credential.limit is not None
+    @property
+    def is_limited(self) -> bool:
+        return self.credential.limit is not None
+
+    def read(self, body: bytes) -> bytes:
+        """What it may cost, and what is sent. Unmetered where a limit would not hold."""
+        if not self.is_limited:
+            with suppress(Illegible):
+                self.bound = self._bound(body)
+            return body
         packed = b",".join(self.head.values(b"content-encoding")).strip().lower()
-        if packed not in (b"", b"identity") and is_limited:
+        if packed not in (b"", b"identity"):
             raise Unmetered(self.credential, "a packed request cannot be read", status=_BAD)
         try:
-            self.bound = bound_of(body, named=named, outputs=outputs)
+            return self._read_limited(body)
         except Illegible as error:
-            if is_limited:
-                why = f"the request is no JSON that can be read ({error})"
-                raise Unmetered(self.credential, why, status=_BAD) from error
-        if self.bound.in_background and is_limited:
+            why = f"the request is no JSON that can be read ({error})"
+            raise Unmetered(self.credential, why, status=_BAD) from error
+
+    def _bound(self, body: bytes) -> Bound:
+        return bound_of(body, named=model_in(self.path), outputs=has_output(self.path))
+
+    def _read_limited(self, body: bytes) -> bytes:
+        self.bound = self._bound(body)
+        if self.bound.in_background:
             raise Unmetered(self.credential, "what answers in the background is counted by nobody")
+        dialect = Dialect(self.credential.dialect)
+        if is_elsewhere(dialect, body):
+            tokens = self.bound.tokens
+            most = replace(tokens, input=max(tokens.input, WINDOW))
+            self.bound = replace(self.bound, tokens=most)
+        asking = with_usage(body) if is_chat(dialect, self.path) else None
+        self.asks_usage = asking is not None
+        return body if asking is None else asking
 
     def reserve(self) -> bool:
         """Whether it may be sent now. Overspent when nothing is left at all."""

@@ -11,6 +11,8 @@ from paddock.gateway.outbox import PIECE, Outbox
 
 _MOST_PENDING = 1 << 18
 _LINGER_S = 2.0
+_ALONE_S = 600.0
+"""How long the other side is listened to after the client has gone."""
 _RESET = b"\1\0\0\0\0\0\0\0"
 
 
@@ -60,6 +62,9 @@ class Relay:
         """What the client gets of what the other side sends; None is all of it."""
         self.end_answer: Callable[[], bytes] | None = None
         """And what it still gets when the other side has ended."""
+        self.is_read_on: Callable[[], bool] = lambda: False
+        """Whether the other side is listened to although the client has gone."""
+        self._is_alone = False
 
     @property
     def is_joined(self) -> bool:
@@ -226,12 +231,22 @@ class Relay:
 
     def _client_lost(self, _error: Exception | None) -> None:
         self.is_over = True
-        self._drop_pending()
         if self._timer is not None:
             self._timer.cancel()
+        if not self._is_closing and self.is_read_on() and self._goes_on_alone():
+            return
+        self._drop_pending()
         if self._upstream is not None:
             self._upstream.close()
         self._owner.finished()
+
+    def _goes_on_alone(self) -> bool:
+        if self._upstream is None or self._upstream.is_closing():
+            return False
+        self._is_alone = self.client_ended = True
+        self._upstream.resume_reading()  # it was not read while the client took nothing
+        self.abort_in(_ALONE_S)
+        return True
 
     def _from_upstream(self, data: bytes) -> None:
         if self._is_closing:
@@ -241,7 +256,7 @@ class Relay:
             data = self.read_answer(data)
             if self._is_closing or not data:
                 return
-        self._client.write(data)
+        self.tell(data)
         self._owner.answered(data)
 
     def _upstream_eof(self) -> None:
@@ -256,11 +271,21 @@ class Relay:
 
     def _upstream_lost(self, error: Exception | None) -> None:
         self._drop_pending()
-        if error is not None:
+        if self._is_alone:
+            self._end_alone(error)
+        elif error is not None:
             self.abort()
         elif self._timer is None:
             self._tell_the_end()
             self._client.close()
+
+    def _end_alone(self, error: Exception | None) -> None:
+        self._is_alone = False
+        if self._timer is not None:
+            self._timer.cancel()
+        if error is None:
+            self._tell_the_end()
+        self._owner.finished()
 
     def _tell_the_end(self) -> None:
         if self.end_answer is not None and not self._is_closing:

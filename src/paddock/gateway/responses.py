@@ -24,13 +24,13 @@ class Unreadable(Exception):
 
 
 class Sink(Protocol):
-    """Who wants to see a body as it is."""
+    """Who wants to see a body as it is, and may leave some of it out."""
 
-    def feed(self, data: bytes) -> None:
-        """A piece of it."""
+    def feed(self, data: bytes) -> bytes:
+        """A piece of it, and what the client gets now."""
 
-    def end(self) -> None:
-        """That was all."""
+    def end(self) -> bytes:
+        """That was all, and what the client gets still."""
 
 
 class Responses:
@@ -243,13 +243,12 @@ class Body:
 
     def _looked_at(self, data: bytes) -> bytes:
         if self.sink is not None:
-            self.sink.feed(data)
+            data = self.sink.feed(data)
         return self._redactor.feed(data)
 
     def end(self) -> bytes:
-        if self.sink is not None:
-            self.sink.end()
-        made = self._framed(self._redactor.end())
+        rest = self._redactor.feed(self.sink.end()) if self.sink is not None else b""
+        made = self._framed(rest + self._redactor.end())
         return made + b"0\r\n\r\n" if self._chunked else made
 
     def _framed(self, data: bytes) -> bytes:

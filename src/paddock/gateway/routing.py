@@ -1,26 +1,27 @@
 """A route to a model API: a plain name inside, verified TLS and the key outside, and a meter."""
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from paddock.domain.broker.binding import host_rule
-from paddock.domain.broker.metered import Cost, cost_of, has_output
+from paddock.domain.broker.metered import Cost, cost_of, model_in
 from paddock.domain.broker.models import Dialect, Tokens, host_of
 from paddock.domain.egress import paths
 from paddock.domain.egress.deciding import Decision, judge_connection
 from paddock.domain.egress.rule import Rule
 from paddock.gateway.bounds import DEFAULT_OUTPUT
 from paddock.gateway.brokering import Brokering, Lack
-from paddock.gateway.injecting import Head, guarded
+from paddock.gateway.injecting import Head, guarded, whole
 from paddock.gateway.journal import ModelKey
 from paddock.gateway.metering import Meter
 from paddock.gateway.paying import Payment, Unmetered
 from paddock.gateway.protocol import Credential
+from paddock.gateway.relay import Relay
 from paddock.gateway.requests import Request
 from paddock.gateway.target import Target
+from paddock.gateway.usage import Shown
 
 if TYPE_CHECKING:
     from paddock.gateway.fence import Fence
@@ -29,7 +30,6 @@ _OK = 200
 _INSIDE_PORT = 80
 _BYTES_PER_TOKEN = 4
 _KEYS = (b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key")
-_IN_PATH = re.compile(rb"/models/([^/:?]+)")
 
 
 class Routing(Brokering):
@@ -45,6 +45,8 @@ class Routing(Brokering):
         self._decision = Decision(allowed=False)
         self._asked: list[Payment] = []
         """Those that are not answered yet."""
+        self._answered: Payment | None = None
+        """The one whose answer is under way, and counted."""
         self.answers.watch, self.answers.may_splice = self._watch, False
 
     @property
@@ -78,10 +80,11 @@ class Routing(Brokering):
         credential = self._fence.desk.route(self.inside)
         if credential is None:
             raise Lack(_gone(self._route))
+        credential = whole(credential)
         made = guarded(_keyed(head, credential, self._speaks))
         path = paths.canonical(made.path.decode("latin-1")) or ""
         cost = cost_of(self._speaks, head.method, path)
-        payment = Payment(self._fence.desk.ledger, credential, made, cost)
+        payment = Payment(self._fence.desk.ledger, credential, made, cost, path=path)
         try:
             _check(payment)
         except Lack as lack:
@@ -103,36 +106,45 @@ class Routing(Brokering):
         payment = self._asked[-1]
         return payment if payment.is_gathered else None
 
-    def read(self, payment: Payment, body: bytes) -> None:
-        """What it may cost, now that all of it is here."""
-        path = payment.head.path.decode("latin-1").partition("?")[0]
-        payment.read(body, named=_model_in(payment), outputs=has_output(path))
+    @property
+    def is_owed(self) -> bool:
+        """What an answer costs against a limit is not known yet: it is read to its end, whether or
+        not anybody is there to get it."""
+        asked = (*self._asked, *([self._answered] if self._answered else []))
+        return any(e.is_limited and e.is_sent and e.cost is Cost.COUNTED for e in asked)
 
-    def _watch(self, status: int, found: Mapping[bytes, list[bytes]]) -> Meter | None:
+    def is_through(self, relay: Relay) -> bool:
+        return super().is_through(relay) or (relay.is_over and not self.is_owed)
+
+    def _watch(self, status: int, found: Mapping[bytes, list[bytes]]) -> Shown | None:
         payment = self._asked.pop(0)
         if status != _OK or payment.cost is Cost.FREE:
             payment.release()
             return None
-        kind = b",".join(found.get(b"content-type", []))
+        streamed = b"text/event-stream" in b",".join(found.get(b"content-type", []))
 
         def told(said: str, tokens: Tokens, guessed: bool) -> None:
+            self._answered = None
             if guessed and payment.cost is Cost.UNKNOWN:
                 payment.release()
             else:
                 self._charge(payment, said, tokens, guessed=guessed)
 
+        self._answered = payment
         self._meter = Meter(
             self._speaks,
             told,
-            streamed=b"text/event-stream" in kind,
+            streamed=streamed,
             asked=payment.head.size.bytes,
             most=_most(payment),
+            strict=payment.is_limited,
         )
-        return self._meter
+        may_hide = streamed and b"content-length" not in found
+        return Shown(self._meter, hides=payment.asks_usage and may_hide)
 
     def _charge(self, payment: Payment, said: str, tokens: Tokens, *, guessed: bool) -> None:
         fence, credential = self._fence, payment.credential
-        model = said or payment.bound.model or _model_in(payment)
+        model = said or payment.bound.model or model_in(payment.path)
         cost = fence.desk.ledger.cost(model, tokens)
         payment.settle(cost)
         key = ModelKey(
@@ -168,12 +180,6 @@ def _check(payment: Payment) -> None:
     if payment.cost is Cost.UNKNOWN and credential.limit is not None:
         path = payment.head.path.decode("latin-1").partition("?")[0][:200]
         raise Unmetered(credential, f"what {payment.head.method} {path} costs is not counted")
-
-
-def _model_in(payment: Payment) -> str:
-    """Where the path says it."""
-    named = _IN_PATH.search(payment.head.path)
-    return named[1].decode("latin-1") if named else ""
 
 
 def _most(payment: Payment) -> Tokens:

@@ -4,9 +4,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 from paddock.domain.audit import AuditEntry
-from paddock.domain.broker.binding import LARGEST_VALUE, Binding, Way, completed
+from paddock.domain.broker.binding import Binding, Way, completed, unusable
 from paddock.domain.errors import Forbidden, InvalidRequest, NotFound, PaddockError
 from paddock.domain.event import Event, EventKind
 from paddock.domain.records import SandboxRecord
@@ -50,8 +51,9 @@ class Bindings:
         self._check_room(key, binding)
 
         def write(tx: Transaction) -> None:
+            before = dict(_read([(key, tx.values.get(_PREFIX + key))])).get(key)
             tx.values.put(_PREFIX + key, asdict(binding))
-            self._note(tx, principal, binding, EventKind.SECRET_BOUND)
+            self._note(tx, principal, binding, EventKind.SECRET_BOUND, before=before)
 
         await self._store.write(write)
         await self._changed(principal.team_id)
@@ -133,18 +135,29 @@ class Bindings:
             await each(team_id)
 
     def _note(
-        self, tx: Transaction, principal: Principal, binding: Binding, kind: EventKind
+        self,
+        tx: Transaction,
+        principal: Principal,
+        binding: Binding,
+        kind: EventKind,
+        *,
+        before: Binding | None = None,
     ) -> None:
         now, actor, team = self._clock.wall(), principal.actor, binding.team_id
-        detail = {
-            "way": binding.way,
-            "hosts": list(binding.hosts),
-            "expose": binding.expose,
-            "sandboxes": list(binding.sandboxes),
-            "app": app_of(binding.scope),
-        }
+        detail = _told(binding)
+        if kind is EventKind.SECRET_BOUND:
+            detail["before"] = _told(before) if before is not None else None
         tx.events.append([Event(team, kind, binding.secret, now, detail, actor)])
         tx.audit.append([AuditEntry(team, actor, kind, binding.secret, now, detail)])
+
+
+def _told(binding: Binding) -> dict[str, Any]:
+    """All that a binding says. The value is no part of it."""
+    said = asdict(binding)
+    for name in ("team_id", "scope", "secret", "changed_at"):
+        del said[name]
+    lists = {"hosts": list(binding.hosts), "sandboxes": list(binding.sandboxes)}
+    return {**said, **lists, "app": app_of(binding.scope)}
 
 
 def _check_use(binding: Binding, secret: Secret, value: str) -> None:
@@ -153,10 +166,9 @@ def _check_use(binding: Binding, secret: Secret, value: str) -> None:
             f"{binding.secret} is {secret.policy}: its value is never inside, only its use is",
             remediation="leave `expose` out, or set the secret anew with another policy",
         )
-    if not value or len(value) > LARGEST_VALUE or not value.isprintable():
+    if why := unusable(value):
         raise InvalidRequest(
-            f"{binding.secret} cannot be put into a request: it is empty, longer than "
-            f"{LARGEST_VALUE} bytes, or of more than one line",
+            f"{binding.secret} cannot be put into a request: {why}",
             remediation="set it to what a server is sent",
         )
 
@@ -172,6 +184,8 @@ def _key(team_id: str, scope: str, secret: str, way: Way) -> str:
 def _read(kept: Iterable[tuple[str, object]]) -> Iterable[tuple[str, Binding]]:
     """What cannot be read binds nothing."""
     for name, value in kept:
+        if value is None:
+            continue
         try:
             fields = dict(value)  # type: ignore[call-overload]
             fields["way"] = Way(fields["way"])

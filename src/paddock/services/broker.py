@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
-from paddock.domain.broker.binding import Binding, Way, dialect_of, host_rule, url_inside
+from paddock.domain.broker.binding import Binding, Way, dialect_of, host_rule, unusable, url_inside
 from paddock.domain.broker.headers import OwnHeader
 from paddock.domain.broker.masking import secret_values
 from paddock.domain.egress import EgressPolicy, NetworkMode
@@ -203,11 +203,14 @@ class Broker:
     async def _valued(self, binding: Binding) -> tuple[str, str]:
         """The value, or what keeps it from being one."""
         try:
-            return (await self._exposing.look(binding))[1], ""
+            _, value = await self._exposing.look(binding)
         except NotFound:
             return "", f"the secret {binding.secret} was taken back: it has no value any more"
         except PaddockError as error:
             return "", f"the secret {binding.secret} cannot be read: {error.message}"
+        if why := unusable(value):
+            return "", f"the secret {binding.secret} cannot be put into a request: {why}"
+        return value, ""
 
     async def _own(self, sandbox: SandboxRecord, header: OwnHeader) -> Credential:
         bound = Binding(sandbox.team_id, TEAM_SCOPE, header.name, Way.HEADER, (header.host,))

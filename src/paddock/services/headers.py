@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 
 from paddock.domain.audit import AuditEntry
-from paddock.domain.broker.binding import LARGEST_VALUE
+from paddock.domain.broker.binding import unusable
 from paddock.domain.broker.headers import OwnHeader, checked, hosts_of
 from paddock.domain.errors import InvalidRequest, PaddockError, Unsupported
 from paddock.domain.event import Event, EventKind
@@ -143,9 +143,8 @@ class Headers:
 
 
 def _check_value(secret: str, value: str) -> None:
-    if not value or len(value) > LARGEST_VALUE or not value.isprintable():
+    if why := unusable(value):
         raise InvalidRequest(
-            f"{secret} cannot be put into a request: it is empty, longer than {LARGEST_VALUE} "
-            "bytes, or of more than one line",
+            f"{secret} cannot be put into a request: {why}",
             remediation="set it to what a server is sent",
         )

@@ -17,6 +17,7 @@ from paddock.domain.egress.deciding import (
     shadowed,
 )
 from paddock.domain.egress.rule import parse
+from paddock.domain.errors import InvalidRequest
 
 pytestmark = pytest.mark.proves("P16")
 
@@ -102,7 +103,30 @@ def _request(rules, method, path):
         ("GET", "/v1/%252e%252e/admin", False),
         ("GET", "/v1//admin", False),
         ("GET", "/v1/..\\admin", False),
-        ("GET", "/v1/\x00", True),
+        ("GET", "/v1/\x00", False),
+        ("GET", "/v1/caf%C3%A9/a%20b/..data/v1.2/x:y@z", True),
+        ("GET", "/v1/?next=/../;x", True),
+        ("GET", "/v1/x#/../../admin", False),
+        ("GET", "/v1/x%23", False),
+        ("GET", "/v1/x%3Fy", False),
+        ("GET", "/v1/..;/admin", False),
+        ("GET", "/v1/.;x/admin", False),
+        ("GET", "/v1/%2e%2e;/admin", False),
+        ("GET", "/v1/..%3b/admin", False),
+        ("GET", "/v1/..%09/admin", False),
+        ("GET", "/v1/..%20/admin", False),
+        ("GET", "/v1/.../admin", False),
+        ("GET", "/v1/.. /admin", False),
+        ("GET", "/v1/..\t/admin", False),
+        ("GET", "/v1/%0d%0ax", False),
+        ("GET", "/v1/%7f", False),
+        ("GET", "/v1/%5c..%5cadmin", False),
+        ("GET", "/v1/%c0%ae%c0%ae/admin", False),
+        ("GET", "/v1/%e0%80%af/admin", False),
+        ("GET", "/v1/caf\xe9", False),
+        ("GET", "/v1/%u002e%u002e/admin", False),
+        ("GET", "/v1/%%32%65%%32%65/admin", False),
+        ("GET", "/v1/%", False),
     ],
 )
 def test_a_rule_about_requests_takes_no_path_that_could_mean_another(method, path, allowed):
@@ -114,6 +138,17 @@ def test_a_denied_path_cannot_be_written_differently():
     assert _request(rules, "GET", "/public")
     for path in ("/admin/x", "/%61dmin/x", "/public/../admin/x", "//admin/x", "/admin%2fx"):
         assert not _request(rules, "GET", path), path
+    for path in ("/admin;/x", "/admin;a=b/x", "/;/admin/x", "/admin%3B/x", "/admin./x"):
+        assert not _request(rules, "GET", path), path
+    alone = ["!http://api.example/admin", "api.example"]
+    for path in ("/admin", "/admin;x", "/admin#x", "/admin%23", "/admin?x", "/admin."):
+        assert not _request(alone, "GET", path), path
+
+
+def test_a_path_with_parameters_goes_wherever_no_rule_is_about_paths():
+    assert _request(["api.example"], "GET", "/map;zoom=3/tile#x")
+    with pytest.raises(InvalidRequest, match="not a plain one"):
+        parse("GET http://api.example/map;zoom=3")
 
 
 def test_rules_about_requests_open_a_connection_to_plain_http_only():

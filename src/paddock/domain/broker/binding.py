@@ -81,6 +81,17 @@ class Binding:
         return not self.sandboxes or sandbox_id in self.sandboxes or name in self.sandboxes
 
 
+def unusable(value: str) -> str:
+    """Why a value cannot be put into a request; empty when it can."""
+    if not value:
+        return "it is empty"
+    if len(value) > LARGEST_VALUE:
+        return f"it has {len(value)} characters, and {LARGEST_VALUE} is the most"
+    if not value.isprintable():
+        return "it is of more than one line, or has characters that cannot be printed"
+    return ""
+
+
 def completed(binding: Binding) -> Binding:
     """With what goes without saying said. InvalidRequest that says what is wrong with it."""
     binding = _routed(binding)

@@ -31,7 +31,9 @@ _FREE = {
     ),
     Dialect.GEMINI: re.compile(r"/models/[^/:]+:(countTokens|computeTokens)"),
 }
-_WITHOUT_OUTPUT = re.compile(r"/embeddings|:(embedContent|batchEmbedContents)")
+_WITHOUT_OUTPUT = re.compile(r".*(/embeddings|:(embedContent|batchEmbedContents))")
+_CHAT = re.compile(r".*/completions")
+_OF_MODEL = re.compile(r".*/models/([^/:]+):[^/:]*")
 _VERSION = r"(/[A-Za-z0-9._-]+)*?"
 """What an API has before its own paths: `/v1`, `/api/v1`, `/openai/deployments/gpt-5`."""
 
@@ -51,5 +53,16 @@ def cost_of(dialect: Dialect, method: str, path: str) -> Cost:
 
 
 def has_output(path: str) -> bool:
-    """Whether a model answers with words, which are what costs most."""
-    return not _WITHOUT_OUTPUT.search(path)
+    """By a path in normal form: whether a model answers with words, which are what costs most."""
+    return not _WITHOUT_OUTPUT.fullmatch(path)
+
+
+def is_chat(dialect: Dialect, path: str) -> bool:
+    """Whether what streams says what it took only to who asks for that."""
+    return dialect is Dialect.OPENAI and _CHAT.fullmatch(path) is not None
+
+
+def model_in(path: str) -> str:
+    """Where the path says it, and not the request."""
+    named = _OF_MODEL.fullmatch(path)
+    return named[1] if named else ""

@@ -3,9 +3,15 @@
 import re
 from functools import lru_cache
 
-_PLAIN = re.compile(r"/[A-Za-z0-9._~!$&'()+,;=:@%/*-]*")
+_PLAIN = re.compile(r"/[A-Za-z0-9._~!$&'()+,=:@%/*-]*")
+_SPELT = re.compile(r"/(?:[!-$&-~]|%[0-9A-Fa-f]{2})*")
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _UNRESERVED = re.compile(r"[A-Za-z0-9._~-]")
+_TWO_WAYS = re.compile(r"[\\#;]|%(?:[01][0-9A-F]|23|25|2F|3B|3F|5C|7F)")
+"""What is a mark to one server and a letter to another: fragments, parameters of a segment, and
+whatever becomes one of those, a slash or an escape once somebody on the way has unescaped it."""
+_TRIMMED = (".", "%20")
+"""At the end of a segment: dot segments, and what servers on Windows leave out."""
 
 
 def checked(pattern: str) -> str | None:
@@ -19,18 +25,28 @@ def canonical(path: str) -> str | None:
     """A path as every server reads it; None where they might differ.
 
     What is escaped without need is unescaped. Dot segments, escaped or not, doubled slashes,
-    backslashes and escaped slashes are what one server resolves and another takes as they are.
+    backslashes, escaped slashes, fragments and parameters (`/a;x`) are what one server resolves or
+    leaves out and another takes as they are.
     """
-    path = path.partition("?")[0].partition("#")[0]
+    path = path.partition("?")[0]
     if path == "*":
         return path
     plain = _ESCAPE.sub(_unescaped, path)
     segments = plain.split("/")
-    if not path.startswith("/") or "" in segments[1:-1] or {".", ".."} & set(segments):
+    if not _SPELT.fullmatch(path) or _TWO_WAYS.search(plain) or not _is_text(plain):
         return None
-    if "\\" in plain or any(each in plain for each in ("%2F", "%5C", "%00", "%25")):
+    if "" in segments[1:-1] or any(each.endswith(_TRIMMED) for each in segments):
         return None
     return plain
+
+
+def _is_text(plain: str) -> bool:
+    """Not a slash or a dot in more bytes than it needs, which some unescape all the same."""
+    try:
+        _ESCAPE.sub(lambda found: chr(int(found[1], 16)), plain).encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _unescaped(found: re.Match[str]) -> str:
