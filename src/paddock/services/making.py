@@ -36,7 +36,7 @@ from paddock.services.egress_changes import described
 from paddock.services.identity import holder
 from paddock.services.mounting import mounted
 from paddock.services.networks import Modes, Networks, fit
-from paddock.services.once import fingerprint_of
+from paddock.services.once import fingerprint_of, on_record
 from paddock.services.providers import Providers
 
 _log = logging.getLogger(__name__)
@@ -160,6 +160,13 @@ class Making:
     def is_making(self, sandbox_id: str) -> bool:
         return sandbox_id in self._underway
 
+    async def break_off(self, record: SandboxRecord, principal: Principal, why: str) -> None:
+        """Nobody wants it any more: what this process is making of it is undone."""
+        if (task := self._underway.get(record.id)) is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await self._give_up(record, principal, Conflict(why))
+
     async def aclose(self) -> None:
         """Leave what is half made to the next start, which finds it by its key."""
         tasks = list(self._underway.values())
@@ -249,7 +256,7 @@ class Making:
                 what = {"fingerprint": fingerprint, "object_id": record.id}
                 claimed = tx.keys.claim(record.team_id, key, **what, now=record.created_at)
                 if claimed != record.id:
-                    return _on_record(tx.sandboxes.get(record.team_id, claimed), claimed)
+                    return on_record(tx.sandboxes.get(record.team_id, claimed), claimed)
             made = mounted(tx, record, wish.volumes)
             tx.sandboxes.add(made)
             tx.events.append([event_of(record, principal.actor)])
@@ -367,16 +374,6 @@ class Making:
             tx.keys.release(record.team_id, record.id)
 
         await self._store.write(undo)
-
-
-def _on_record(earlier: SandboxRecord | None, sandbox_id: str) -> SandboxRecord:
-    """What the same request has made before."""
-    if earlier is None:
-        raise Conflict(
-            f"this request has made sandbox {sandbox_id}, which is not on record any more",
-            remediation="use a new idempotency key to make another",
-        )
-    return earlier
 
 
 async def _awaited(

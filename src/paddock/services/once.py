@@ -10,6 +10,7 @@ import msgspec
 
 from paddock.domain.errors import Conflict, PaddockError
 from paddock.domain.ids import new_id
+from paddock.domain.records import SandboxRecord
 from paddock.domain.repetition import ANSWER_PREFIX, KeptAnswer
 from paddock.domain.team import Principal
 from paddock.ports.clock import Clock
@@ -124,3 +125,13 @@ def _over(key: str, object_id: str) -> Conflict:
         "or has expired",
         remediation="use another key to make another",
     )
+
+
+def on_record(earlier: SandboxRecord | None, sandbox_id: str) -> SandboxRecord:
+    """What the same request has made before."""
+    if earlier is None:
+        raise Conflict(
+            f"this request has made sandbox {sandbox_id}, which is not on record any more",
+            remediation="use a new idempotency key to make another",
+        )
+    return earlier
