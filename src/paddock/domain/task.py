@@ -122,7 +122,7 @@ class Result:
     commit: str = ""
     """What the agent made, as a commit off all branches; its parent is the checkpoint."""
     unseen: str = ""
-    """Why it is not known what the agent changed, where it is not."""
+    """Why it is not known what the agent changed, or not all of it, where that is so."""
     seconds: float = 0.0
 
 
@@ -249,7 +249,7 @@ class TaskRecord:
         if self.is_extracted or not self.conversation.run:
             return False
         result = self.result or Result()
-        return bool(result.files) or not result.commit
+        return bool(result.files or result.unseen) or not result.commit
 
     @property
     def may_run_again(self) -> bool:

@@ -117,9 +117,9 @@ class Endings:
         async def look() -> dict[str, Any]:
             try:
                 async with self._workspaces.tree(hold.task) as tree:
-                    commit = await tree.keep("after")
+                    commit, unread = await tree.keep_after()
                     files = [asdict(each) for each in await replace(tree, after=commit).changes()]
-                    return {"commit": commit, "files": files}
+                    return {"commit": commit, "files": files, "unseen": unread}
             except PaddockError as error:
                 if error.retryable and not await self.is_lost(hold.task):
                     raise

@@ -222,7 +222,7 @@ class Tasks(TaskQuestions, TaskPauses):
             )
         async with self._workspaces.tree(acting(task, principal)) as tree:
             text, is_cut = await tree.diff()
-        if not is_cut:
+        if not is_cut and not task.result.unseen:
             await self._note_extracted(task)
         return text, is_cut
 
