@@ -20,8 +20,9 @@ from paddock.domain.task import TaskRecord
 from paddock.domain.task_course import Step, after_run
 from paddock.domain.task_wish import TaskWish
 from paddock.domain.team import Team
+from paddock.guest_client.runs import Chunk, Gap, Told
 from paddock.services import task_mail
-from paddock.services.task_reading import Steps, bounded
+from paddock.services.task_reading import Steps, apart, bounded
 from tests.adapters.agents.recorded import brief
 from tests.adapters.store.conftest import place, postgres_place, sqlite_place, store
 
@@ -170,3 +171,14 @@ async def test_an_agent_cannot_touch_the_messages_of_another_task(store):
         return [tx.messages.get(team.id, each.id).state for each in (own, foreign)]
 
     assert await store.write(write) == [MessageState.SEEN, MessageState.QUEUED]
+
+
+def test_what_was_written_before_a_gap_is_a_part_of_its_own():
+    one, gap, two = Chunk(0, b"one\n"), Gap(4, 9), Chunk(9, b"two\n")
+    said = ("stderr", Chunk(0, b"x"))
+    told = Told((("stdout", one), ("stdout", gap), ("stdout", two), said))
+    assert apart(told) == [Told((("stdout", one),)), Told((("stdout", gap), ("stdout", two), said))]
+    assert apart(Told((("stdout", gap), ("stdout", two)))) == [
+        Told((("stdout", gap), ("stdout", two)))
+    ]
+    assert apart(Told(())) == [Told(())]

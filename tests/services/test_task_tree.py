@@ -1,8 +1,10 @@
 """What an agent does to the repository that it works in changes nothing of what is kept of it."""
 
 import os
+import shutil
 import subprocess
-from dataclasses import dataclass
+import tempfile
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -124,13 +126,13 @@ async def test_branch_and_index_of_the_user_come_back_and_nothing_is_lost(work):
     await work.begin(REPOSITORY + "echo loose > loose")
     assert work.run("git status --short") == "?? loose\n"
     await work.end("git checkout -qb mine; echo b > a; git add -A; git commit -qm mine")
-    assert await work.tree.drift("before") == ["a", "HEAD"]
+    assert await work.tree.drift("before") == (["a", "HEAD"], "")
     await work.tree.revert()
     assert work.run("git branch --show-current; git log --format=%s") == "main\n0\n"
     assert work.run("git status --short") == "?? loose\n"
     kept = work.run("git log --format=%s -1 $(git for-each-ref --format='%(refname)' refs/paddock)")
     assert kept == "mine\n"
-    assert await work.tree.drift("before") == []
+    assert await work.tree.drift("before") == ([], "")
 
 
 async def test_a_lock_that_was_left_behind_is_in_nobodys_way(work):
@@ -198,7 +200,7 @@ async def test_any_mark_can_be_gone_back_to(work):
     work.run("echo one > a")
     await work.tree.keep("review-2")
     work.run("echo tried > scratch; echo more >> a")
-    assert await work.tree.drift("review-2") == ["a", "scratch"]
+    assert await work.tree.drift("review-2") == (["a", "scratch"], "")
     await work.tree.revert("review-2")
     assert (work.read("a"), work.read("scratch")) == ("one\n", "")
     assert await work.end("echo two > b") == {"a": "added", "b": "added"}
@@ -322,3 +324,103 @@ async def test_checkpoints_in_the_users_repository_are_still_found(work):
     assert work.run("git branch --show-current; git log --format=%s") == "main\n0\n"
     assert work.run("git status --short; cat a loose") == "?? loose\na\nloose\n"
     assert work.run("git log -1 --format=%s mine") == "mine\n"
+
+
+ATTRIBUTES = (
+    "* working-tree-encoding=UTF-16LE",
+    "* text=auto",
+    "* text eol=lf",
+    "* text eol=crlf",
+    "* crlf=input",
+    "* ident",
+    "* filter=lfs -diff",
+    "[attr]odd text eol=crlf working-tree-encoding=UTF-16LE ident\n* odd",
+)
+BYTES = {"a": b"x\r\ny\r\n", "mixed": b"x\r\ny\n", "id": b'v = "$Id: 12345 $"\n', "b": b"\0\1\r\n"}
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+@pytest.mark.parametrize("rules", ATTRIBUTES)
+async def test_files_are_kept_byte_by_byte_whatever_attributes_say(work, rules, when):
+    for name, data in BYTES.items():
+        (work.directory / name).write_bytes(data)
+    (work.directory / "nested").mkdir()
+    attributes = f"printf '%s\n' '{rules}' | tee .gitattributes > nested/.gitattributes;"
+    await work.begin(REPOSITORY.replace("echo a > a &&", "") + (attributes * (when == "before")))
+    (work.directory / "a").write_bytes(b"x\ny\n")
+    (work.directory / "id").write_bytes(b'v = "$Id: other $"\n')
+    changed = await work.end(f"rm mixed b; echo evil > nested/evil; {attributes}")
+    made = {"nested/.gitattributes": "added", ".gitattributes": "added"}
+    assert changed == {
+        **(made if when == "meanwhile" else {}),
+        "a": "changed",
+        "id": "changed",
+        "mixed": "removed",
+        "b": "removed",
+        "nested/evil": "added",
+    }
+    text, _ = await work.tree.diff()
+    assert b"+evil" in text
+    assert (await work.tree.drift("before"))[0] == sorted(changed)
+    await work.tree.revert()
+    assert {name: (work.directory / name).read_bytes() for name in BYTES} == BYTES
+    assert not (work.directory / "nested" / "evil").exists()
+
+
+@pytest.mark.parametrize("name", ['q"q', "back\\slash", "new\nline", "tab\there", " a "])
+async def test_a_repository_within_is_seen_whatever_its_name_is(work, name):
+    inside = work.directory / name
+    inside.mkdir()
+    make = 'cd "$(dirname "$(ls -d */. | head -n 1)")"' if "\n" not in name else "cd new*"
+    await work.begin(f"{REPOSITORY} {make}; {REPOSITORY} mkdir deep; cd deep; {REPOSITORY}")
+    (inside / "a").write_text("changed\n")
+    (inside / "deep" / "new").write_text("new\n")
+    changed = await work.end("true")
+    assert changed == {f"{name}/a": "changed", f"{name}/deep/new": "added"}
+    await work.tree.revert()
+    assert (inside / "a").read_text() == "a\n"
+    assert not (inside / "deep" / "new").exists()
+
+
+NOBODY = 65534
+
+
+class Nobody(Here):
+    """As a user who may not read everything."""
+
+    async def exec(self, argv, **more):
+        who = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+        return await super().exec((*who, *argv), **more)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make what others cannot read")
+async def test_what_cannot_be_read_is_left_out_and_said_and_hides_nothing_else():
+    place = Path(tempfile.mkdtemp())
+    try:
+        place.chmod(0o755)
+        home, work = place / "home", place / "home" / "work"
+        work.mkdir(parents=True)
+        (work / "a").write_text("1\n")
+        (work / "known").write_text("was there before")
+        (work / "known").chmod(0)
+        for each in (home, work, work / "a"):
+            os.chown(each, NOBODY, NOBODY)
+        tree = Tree(Nobody(home), str(work), "tsk_1")
+        tree = replace(tree, before=await tree.keep("before"))
+        assert await tree.drift("before") == ([], "")
+        assert await tree.now()
+        (work / "a").write_text("2\n")
+        (work / "secret").write_text("nobody's")
+        (work / "secret").chmod(0)
+        commit, unread = await tree.keep_after()
+        assert 'open("secret"): Permission denied' in unread
+        assert "known" not in unread
+        changes = await replace(tree, after=commit).changes()
+        assert [each.path for each in changes] == ["a"]
+        files, left = await tree.drift("before")
+        assert (files, left) == (["a"], unread)
+        assert await tree.now() == ""
+        await tree.revert()
+        assert (work / "a").read_text() == "1\n"
+    finally:
+        shutil.rmtree(place)

@@ -84,3 +84,18 @@ async def test_modes_are_shown_and_agents_say_which_they_keep_to(working):
     assert "in the mode explore, which it is told; put back what it changes" in str(planned.body)
     refused = await working.plane.admin.post("/v1/tasks", {**wish, "mode": "wander"})
     assert refused.status == 400
+
+
+async def test_attributes_of_git_hide_nothing_from_who_looks_at_what_was_changed(working):
+    does = {"run": "echo '* working-tree-encoding=UTF-16LE' > .gitattributes; echo evil > evil.txt"}
+    explored = await working.done(does, {"say": "looked"}, mode=WorkMode.EXPLORE)
+    assert (explored.state, explored.reason) == (S.FAILED, Reason.CHANGED_FILES)
+    assert set(explored.result.reverted) == {".gitattributes", "evil.txt"}
+    assert await working.read(explored, "evil.txt") == ""
+    made = await working.done(does, {"say": "made"})
+    assert {each.path for each in made.result.files} == {".gitattributes", "evil.txt"}
+    assert made.result.unseen == ""
+    text, _ = await working.tasks.diff(working.who, made.id)
+    assert b"+evil" in text
+    await working.tasks.revert(working.who, made.id)
+    assert await working.read(made, "evil.txt") == ""

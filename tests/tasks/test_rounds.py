@@ -1,10 +1,13 @@
 """Tasks that go on until their checks pass, or until it makes no sense any more."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
 from paddock.domain.budget import Budget
+from paddock.domain.errors import Conflict
+from paddock.domain.message import MessageState, Mode
 from paddock.domain.reason import Reason
 from paddock.domain.task import TaskState as S
 from paddock.domain.task_course import Step
@@ -14,6 +17,7 @@ from paddock.domain.task_wish import LONGEST_PROMPT, Check, Rounds, TaskWish, Wh
 from paddock.ports.clock import SystemClock
 from paddock.services.task_checks import run_checks
 from paddock.services.tasks import Submission
+from tests.tasks.conftest import command
 
 GOOD = Check("good", ("grep", "-q", "right", "answer"), description="the answer is right")
 
@@ -258,3 +262,75 @@ async def test_a_prompt_that_gets_too_long_where_it_works_ends_its_task(working)
     assert (task.state, task.reason) == (S.FAILED, Reason.SURROUNDINGS)
     assert "the prompt with its variables filled in has" in task.detail
     assert task.conversation.run == 0
+
+
+async def test_a_message_that_a_run_did_not_read_is_for_the_next_round(working):
+    task = await working.begin(
+        {"say": "a"},
+        {"run": "until [ -e go ]; do sleep 0.1; done"},
+        {"crash": 1},
+        {"say": "b"},
+        checks=(shell("fine", "true"),),
+        rounds=Rounds(2),
+    )
+    task = await working.until(task, lambda now: now.conversation.judged.did_something)
+    sent = await working.tasks.send(working.who, task.id, "and this too", Mode.TURN)
+
+    async def state():
+        return (await working.tasks.message(working.who, task.id, sent.id)).state
+
+    async with asyncio.timeout(60):
+        while await state() is not MessageState.DELIVERED:
+            await asyncio.sleep(0.02)
+    await touch(working, task, "go")
+    ended = await working.ended(task)
+    assert (ended.state, ended.conversation.run) == (S.COMPLETED, 2), ended.detail
+    assert await state() is MessageState.SEEN
+
+
+async def touch(working, task, name):
+    line = f"touch '{task.directory}/{name}'"
+    await working.plane.services.commands.run(
+        working.who, task.sandbox_id, command("/bin/sh", "-c", line)
+    )
+
+
+HELD = "until [ -e go ]; do sleep 0.1; done; test -e fixed || { touch fixed; exit 1; }"
+
+
+async def test_between_two_rounds_messages_and_a_pause_are_for_the_next_one(working):
+    task = await working.begin(
+        {"say": "a"}, {"end": "one"}, {"say": "b"}, checks=(shell("held", HELD),), rounds=Rounds(2)
+    )
+    task = await working.until(task, lambda now: now.phase == "build_check")
+    sent = await working.tasks.send(working.who, task.id, "hear this", Mode.TURN)
+    await working.tasks.pause(working.who, task.id)
+    await touch(working, task, "go")
+    still = await working.until(task, lambda now: now.state is S.WAITING)
+    assert still.conversation.run == 2
+    await working.tasks.resume(working.who, task.id)
+    ended = await working.ended(task)
+    assert ended.state is S.COMPLETED, ended.detail
+    message = await working.tasks.message(working.who, task.id, sent.id)
+    assert message.state is MessageState.SEEN
+
+
+async def test_what_no_round_follows_for_ends_undelivered_or_is_refused(working):
+    held = shell("held", "until [ -e go ]; do sleep 0.1; done")
+    task = await working.begin({"say": "a"}, checks=(held,), rounds=Rounds(2))
+    last = await working.begin({"say": "a"}, checks=(held,))
+    for each in (task, last):
+        await working.until(each, lambda now: now.phase == "build_check")
+    task, last = await working.get(task), await working.get(last)
+    sent = await working.tasks.send(working.who, task.id, "too late", Mode.TURN)
+    await working.tasks.pause(working.who, task.id)
+    with pytest.raises(Conflict, match="hears nothing more"):
+        await working.tasks.send(working.who, last.id, "too late", Mode.TURN)
+    with pytest.raises(Conflict, match="nothing to pause"):
+        await working.tasks.pause(working.who, last.id)
+    for each in (task, last):
+        await touch(working, each, "go")
+        ended = await working.ended(each)
+        assert (ended.state, ended.paused_by) == (S.COMPLETED, ""), ended.detail
+    message = await working.tasks.message(working.who, task.id, sent.id)
+    assert message.state is MessageState.UNDELIVERED

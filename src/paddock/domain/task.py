@@ -13,7 +13,7 @@ from typing import Any
 
 from paddock.domain.app_verdict import AppHealth
 from paddock.domain.budget import Spent
-from paddock.domain.conversation import Conversation
+from paddock.domain.conversation import Conversation, Stage
 from paddock.domain.desk.pace import Told
 from paddock.domain.desk.saying import Claim, Progress
 from paddock.domain.errors import Conflict
@@ -122,7 +122,7 @@ class Result:
     commit: str = ""
     """What the agent made, as a commit off all branches; its parent is the checkpoint."""
     unseen: str = ""
-    """Why it is not known what the agent changed, where it is not."""
+    """Why it is not known what the agent changed, or not all of it, where that is so."""
     seconds: float = 0.0
 
 
@@ -249,7 +249,19 @@ class TaskRecord:
         if self.is_extracted or not self.conversation.run:
             return False
         result = self.result or Result()
-        return bool(result.files) or not result.commit
+        return bool(result.files or result.unseen) or not result.commit
+
+    @property
+    def may_run_again(self) -> bool:
+        """What its agent made is looked at, and another run of it may follow."""
+        if self.state is not TaskState.COMPLETING:
+            return False
+        is_noted = bool(self.rounds) and self.rounds[-1].run == self.conversation.run
+        number = len(self.rounds) + (0 if is_noted else 1)
+        review = self.wish.review
+        is_reviewed = review is not None and review.rounds > 0
+        is_plan = self.conversation.stage is Stage.PLAN
+        return is_plan or is_reviewed or number < self.wish.rounds.most
 
     @property
     def principal(self) -> Principal:

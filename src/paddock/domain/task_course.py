@@ -11,6 +11,8 @@ from paddock.domain.task_faults import fault_of_agent
 
 GO_ON = "You were interrupted. Look at what you have done so far, and go on where you stopped."
 _TAIL = 2000
+_TRIES = 3
+"""Of one that is late: it may have ended in time while nobody looked."""
 _BY_SIGNAL = range(129, 193)
 """How a shell says that a signal ended something."""
 
@@ -66,6 +68,18 @@ def after_run(
         has_read = can_go_on and conversation.judged.did_something
         step = Next(Step.RESTART, GO_ON if has_read else conversation.prompt, reason, why)
     return replace(step, message=ending.message)
+
+
+def regardless(said: str, *, is_cancelled: bool, is_late: bool, tries: int) -> Next | None:
+    """The end of a task for which somebody is away, `said` in words; None if it waits for them."""
+    if is_cancelled:
+        why = f"what is left of it could not be seen to: {said}"
+        return Next(Step.CANCEL, reason=Reason.CANCELLED, why=why)
+    if is_late and tries >= _TRIES:
+        return Next(
+            Step.FAIL, reason=Reason.DEADLINE, why=f"its time is up; it stood still: {said}"
+        )
+    return None
 
 
 def _ending(conversation: Conversation) -> Ending:

@@ -163,6 +163,13 @@ class Making:
     def is_making(self, sandbox_id: str) -> bool:
         return sandbox_id in self._underway
 
+    async def break_off(self, record: SandboxRecord, principal: Principal, why: str) -> None:
+        """Nobody wants it any more: what this process is making of it is undone."""
+        if (task := self._underway.get(record.id)) is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await self._give_up(record, principal, Conflict(why))
+
     async def aclose(self) -> None:
         """Leave what is half made to the next start, which finds it by its key."""
         tasks = list(self._underway.values())

@@ -224,6 +224,11 @@ class Sandboxes(Questions):
                 )
             return await self._finish_deleting(principal, sandbox)
 
+    async def abandon(self, principal: Principal, sandbox: SandboxRecord, why: str) -> None:
+        """It is deleted whatever it holds, and at once if it is still being made."""
+        await self._making.break_off(sandbox, principal, why)
+        await self.delete(principal, sandbox.id, force=True)
+
     async def refresh(self, principal: Principal, sandbox: SandboxRecord) -> SandboxRecord:
         """Look at what the provider sees, and write down what has become of the sandbox."""
         async with self._changes.alone(sandbox.id):

@@ -28,7 +28,7 @@ from paddock.services import task_mail, task_pause
 from paddock.services.task_events import agent_events
 from paddock.services.task_hold import Hold
 from paddock.services.task_pace import POLITE_S, WAIT_S, Marks, patience
-from paddock.services.task_reading import Steps, bounded, read_errors, read_lines, spent_of
+from paddock.services.task_reading import Steps, apart, bounded, read_errors, read_lines, spent_of
 from paddock.services.task_watch import Watch, Watching
 from paddock.services.transfers import TransferGuest
 
@@ -269,7 +269,8 @@ class AgentRun:
                 # Together, so that no message falls between: what comes later is the next run's.
                 if task_mail.waiting(tx, current.id):
                     return current
-                return _with(current, replace(current.conversation, is_closing=True))
+                closing = replace(current.conversation, is_closing=True)
+                return replace(current, conversation=closing)
 
             await self._hold.change(close)
         if self._conversation.is_closing and self._lingers_until is None:
@@ -278,8 +279,7 @@ class AgentRun:
                 await self._runs.close_input(self._key)
 
     async def _post(self) -> None:
-        """What the agent is to be told, in order and so many at a time; and what it has taken of
-        that by itself."""
+        """What the agent is to be told, in order; and what it has taken of that by itself."""
         if (batch := self._conversation.outbox[:_AT_ONCE]) and not self._is_deaf:
             conversation, direct = self._conversation, []
             for out in batch:
@@ -315,6 +315,11 @@ class AgentRun:
             )
 
     async def _take(self, told: Told) -> None:
+        for part in apart(told):
+            await self._take_part(part)
+        await self._check_demands()
+
+    async def _take_part(self, told: Told) -> None:
         """What it wrote, with all that follows from it, in one transaction."""
         before = self._conversation
         conversation = read_errors(before, told, self._mask)
@@ -351,7 +356,6 @@ class AgentRun:
         elif sum(offsets.values()) - self._acked >= _ACK_EVERY:
             self._acked = sum(offsets.values())
             await self._runs.ack(self._key, offsets)
-        await self._check_demands()
 
     async def _check_demands(self) -> None:
         """One that wants to be answered without end would be the only one who is."""
@@ -387,14 +391,10 @@ class AgentRun:
             if output is not None and current.conversation.raw < _MOST_RAW:
                 tx.outputs.add(output)
             spent = current.spent.plus(spent_of(events))
-            changed = replace(_with(current, conversation), spent=spent)
+            changed = replace(current, conversation=conversation, spent=spent)
             return self._watch.judged(changed, events) if events else changed
 
         task = replace(self._hold.task, conversation=conversation)
         await self._hold.change(change, *agent_events(task, told, now))
         if events:
             await self._watch.carry_out()
-
-
-def _with(task: TaskRecord, conversation: Conversation) -> TaskRecord:
-    return replace(task, conversation=conversation)

@@ -72,12 +72,12 @@ class AppHealths:
         again = await moves.phase(
             hold,
             Phase.HEALTH_CHECK,
-            lambda: moves.unless_cancelled(hold, self._restart(hold.task, wish)),
+            lambda: self._restart(hold.task, wish),
             step=f"restarts.{run}",
         )
 
         async def see() -> dict[str, Any]:
-            found = await moves.unless_cancelled(hold, self._see(hold.task, wish))
+            found = await self._see(hold.task, wish)
             return asdict(replace(found, build=build_of(wish, checks), **again))
 
         got = await moves.phase(hold, Phase.HEALTH_CHECK, see, step=step_of(run), tell=self._told)

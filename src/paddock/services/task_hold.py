@@ -10,12 +10,14 @@ from typing import Any, TypeVar
 
 from paddock.domain.errors import NotFound
 from paddock.domain.event import Event
-from paddock.domain.task import TaskRecord
+from paddock.domain.task import TaskRecord, TaskState
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
 from paddock.ports.tasks import Step
 
 T = TypeVar("T")
+AT_WORK = (TaskState.CREATING, TaskState.RUNNING, TaskState.COMPLETING)
+"""What there is to say of these is what is in their way."""
 Change = Callable[[Transaction, TaskRecord], TaskRecord]
 """What a step does to the task, in the same transaction; it may write more."""
 
@@ -32,6 +34,8 @@ class Hold:
         self._clock = clock
         self._fence = task.lease.fence
         self._done = done
+        self.tries = task.attempts
+        """How often it was taken up without coming to an end, with this time."""
         self.task = task
         """As it was when this worker last wrote to it."""
 
@@ -77,8 +81,7 @@ class Hold:
 
     async def change(self, change: Change, *events: Event) -> TaskRecord:
         """The task as it is then; Fenced when it is another's. Events are told with it."""
-        # Who comes a step further is not one that ends every worker.
-        return await self._write(lambda tx, task: replace(change(tx, task), attempts=0), events)
+        return await self._write(lambda tx, task: _further(change(tx, task)), events)
 
     async def _write(self, change: Change, events: Sequence[Event] = ()) -> TaskRecord:
         def work(tx: Transaction) -> TaskRecord:
@@ -101,16 +104,22 @@ class Hold:
         return await self._store.read(lambda tx: read(tx, self._current(tx)))
 
     async def let_go(
-        self, *, for_s: float = 0.0, attempts: int | None = None, told: Sequence[Event] = ()
+        self,
+        *,
+        for_s: float = 0.0,
+        attempts: int | None = None,
+        told: Sequence[Event] = (),
+        change: Change = lambda _tx, task: task,
     ) -> None:
         """Somebody else may go on with it, at once or after a while."""
         until = self._clock.wall() + for_s if for_s else 0.0
 
-        def release(_tx: Transaction, current: TaskRecord) -> TaskRecord:
+        def release(tx: Transaction, current: TaskRecord) -> TaskRecord:
             tried = current.attempts if attempts is None else attempts
-            return replace(
-                current, lease=replace(current.lease, owner="", until=until), attempts=tried
-            )
+            # Who is to end it is not waited for.
+            wait = 0.0 if current.is_cancelled and not self.task.is_cancelled else until
+            lease = replace(current.lease, owner="", until=wait)
+            return replace(change(tx, current), lease=lease, attempts=tried)
 
         await self._write(release, told)
 
@@ -121,3 +130,8 @@ class Hold:
         if current.lease.fence != self._fence:
             raise Fenced(self.task.id)
         return current
+
+
+def _further(task: TaskRecord) -> TaskRecord:
+    """Who comes a step further is not one that ends every worker, and nothing is in its way."""
+    return replace(task, attempts=0, detail="" if task.state in AT_WORK else task.detail)

@@ -47,7 +47,7 @@ class Judging:
         await self._moves.phase(
             hold,
             Phase.BUILD_CHECK,
-            lambda: self._moves.unless_cancelled(hold, self._look(hold)),
+            lambda: self._look(hold),
             _with_round,
             step=step_of(hold.task),
             tell=self._told,
@@ -59,7 +59,7 @@ class Judging:
         seen = await self._moves.phase(
             hold,
             Phase.BUILD_CHECK,
-            lambda: self._moves.unless_cancelled(hold, self._look(hold)),
+            lambda: self._look(hold),
             step=f"checks.{hold.task.conversation.run}",
         )
         checked = [checked_again(each) for each in seen["checks"]]

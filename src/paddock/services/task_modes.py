@@ -48,13 +48,13 @@ class Modes:
     async def _put_back(self, task: TaskRecord, mark: str) -> dict[str, Any]:
         try:
             async with self._workspaces.tree(task) as tree:
-                files = await tree.drift(mark)
-                kept = await tree.revert(mark) if files else ""
+                files, unread = await tree.drift(mark)
+                kept = await tree.revert(mark) if files or unread else ""
         except PaddockError as error:
             if error.retryable:
                 raise
             return {"files": [], "kept": "", "unseen": error.message}
-        return {"files": files[:_MOST], "kept": kept, "unseen": ""}
+        return {"files": files[:_MOST], "kept": kept, "unseen": unread}
 
     def _told(self, task: TaskRecord, got: dict[str, Any]) -> list[Event]:
         if not got["files"]:

@@ -4,7 +4,7 @@ Other than `task_run`, nothing here decides.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -83,7 +83,7 @@ class Moves:
                 reverted=task.reverted,
                 seconds=round(seconds, 3),
             )
-            ended = replace(ended, result=result)
+            ended = replace(ended, result=result, paused_by="")
             task_mail.give_up(tx, task.id, f"its task is {target}", now)
             self._approvals.withdraw(tx, task.waits_for, f"its task is {target}", now)
             tx.events.append([state_event(ended, now)])
@@ -110,7 +110,7 @@ class Moves:
             event = phase_event(replace(hold.task, phase=phase), now)
             if hold.task.phase is not phase:
                 await hold.change(lambda _tx, task: replace(task, phase=phase), event)
-        return await hold.step(step, do, change, tell)
+        return await hold.step(step, lambda: self.unless_cancelled(hold, do()), change, tell)
 
     async def phase_anyway(
         self,
@@ -133,16 +133,24 @@ class Moves:
             why = f"the task's {hold.task.wish.timeout_s:g} s were over before its agent began"
             raise GivenUp(Reason.DEADLINE, f"{why} (give it more time)")
 
-    async def unless_cancelled(self, hold: Hold, work: Coroutine[Any, Any, T]) -> T:
-        """What takes long and may be broken off."""
+    async def unless_cancelled(self, hold: Hold, work: Awaitable[T]) -> T:
+        """What takes long and may be broken off. It is not done any more when this returns, however
+        it does: whoever has the task then may do the same."""
         doing = asyncio.ensure_future(work)
+        try:
+            await self._watch(hold, doing)
+            return doing.result()
+        finally:
+            if not doing.done():
+                doing.cancel()
+                await asyncio.gather(doing, return_exceptions=True)
+
+    async def _watch(self, hold: Hold, doing: "asyncio.Future[Any]") -> None:
+        """Until it is done; Cancelled when nobody wants it any more."""
         with self._wakes.of(hold.task.id) as news:
             while not (await _done(doing, news)):
                 if (await hold.refresh()).is_cancelled:
-                    doing.cancel()
-                    await asyncio.gather(doing, return_exceptions=True)
                     raise Cancelled
-        return doing.result()
 
 
 async def _done(doing: "asyncio.Future[Any]", news: asyncio.Event) -> bool:
@@ -150,9 +158,6 @@ async def _done(doing: "asyncio.Future[Any]", news: asyncio.Event) -> bool:
     woken: asyncio.Future[Any] = asyncio.ensure_future(news.wait())
     try:
         await asyncio.wait({doing, woken}, return_when=asyncio.FIRST_COMPLETED)
-    except asyncio.CancelledError:
-        doing.cancel()
-        raise
     finally:
         woken.cancel()
     news.clear()

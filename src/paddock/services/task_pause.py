@@ -141,7 +141,8 @@ def _check_can_pause(task: TaskRecord) -> None:
             f"task {task.id} stands still already, and waits for the answer to {task.waits_for}",
             remediation="pause it when that is answered",
         )
-    if task.state not in _CAN_PAUSE and task.state is not TaskState.WAITING:
+    can = task.state in _CAN_PAUSE or task.state is TaskState.WAITING or task.may_run_again
+    if not can:
         raise Conflict(
             f"task {task.id} is {task.state}: its agent is done, and there is nothing to pause",
             remediation="cancel it to have it end sooner" if not task.state.is_final else "",

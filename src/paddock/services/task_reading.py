@@ -11,7 +11,7 @@ from paddock.domain.broker.masking import Mask
 from paddock.domain.budget import Spent
 from paddock.domain.conversation import Conversation, Lines
 from paddock.domain.reason import Reason
-from paddock.guest_client.runs import Chunk, Told
+from paddock.guest_client.runs import Chunk, Gap, Told
 from paddock.ports.agent import Agent
 
 _log = logging.getLogger(__name__)
@@ -49,6 +49,18 @@ def read_lines(data: bytes, mask: Mask, *, is_skipping: bool, is_last: bool) -> 
         again = masked + data[len(raw) :]
         lines = talks.whole_lines(again, is_skipping=is_skipping, is_last=is_last)
     return replace(lines, length=len(raw)), masked
+
+
+def apart(told: Told) -> list[Told]:
+    """The same in parts, of which each has a gap at its beginning if at all: what was written
+    before a gap is heard, too."""
+    parts: list[list[tuple[str, Chunk | Gap]]] = [[]]
+    for stream, item in told.output:
+        if stream == "stdout" and isinstance(item, Gap):
+            parts.append([])
+        parts[-1].append((stream, item))
+    *before, last = (tuple(part) for part in parts)
+    return [*(Told(part) for part in before if part), Told(last, told.exit)]
 
 
 class Steps:

@@ -71,7 +71,7 @@ class Reviews:
         got = await hold.step(
             f"reviewing.{hold.task.conversation.run}", lambda: self._seen(hold.task), _with_words
         )
-        if got["lines"] < wish.review.min_lines:
+        if got["lines"] < wish.review.min_lines and not got.get("unread"):
             return Next(Step.COMPLETE)
         prompt = review_prompt(wish, hold.task.plan, got["diff"], is_cut=got["is_cut"])
         return Next(Step.BEGIN, prompt, stage=Stage.REVIEW)
@@ -81,12 +81,15 @@ class Reviews:
             mask = await self._workspaces.masks.of(task, entered.sandbox)
             tree = Tree(entered.guest, task.directory, task.id, task.checkpoint)
             await tree.keep(f"review-{task.rounds[-1].run}")
-            tree = replace(tree, after=await tree.keep("after"))
+            commit, unread = await tree.keep_after()
+            tree = replace(tree, after=commit)
             lines = sum(each.added + each.removed for each in await tree.changes())
             diff, is_cut = await tree.diff(_LARGEST_DIFF)
         words = talks.verdict(task.conversation).last_words
         text = mask.text(diff.decode("utf-8", "replace"))
-        return {"lines": lines, "diff": text, "is_cut": is_cut, "words": words}
+        text = f"{text}\n({mask.text(unread)})\n" if unread else text
+        seen = {"lines": lines, "diff": text, "is_cut": is_cut, "words": words}
+        return {**seen, "unread": unread}
 
     async def judge(self, hold: Hold, left: Left, *, resumes: bool) -> Next:
         """What follows from what the reviewer said."""

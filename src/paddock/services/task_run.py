@@ -16,7 +16,6 @@ from paddock.domain.errors import Conflict, PaddockError
 from paddock.domain.event import Event, EventKind
 from paddock.domain.reason import Reason
 from paddock.domain.records import SandboxRecord
-from paddock.domain.sandbox import SandboxState
 from paddock.domain.task import Phase, TaskRecord, TaskState, check_after, moved
 from paddock.domain.task_course import Next, Step, after_run
 from paddock.domain.task_review import agent_at, first_stage
@@ -25,16 +24,16 @@ from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
 from paddock.services import task_mail
 from paddock.services.changes import Changes
-from paddock.services.task_agents import FORCE_S, AgentRun, Setting
+from paddock.services.task_agents import AgentRun, Setting
 from paddock.services.task_asking import Asking
-from paddock.services.task_checks import result_of
 from paddock.services.task_desk import TaskDesks
+from paddock.services.task_ending import Endings
 from paddock.services.task_events import note, state_event
 from paddock.services.task_health import AppHealths
 from paddock.services.task_hold import Change, Hold
-from paddock.services.task_judging import Judging, last_found
+from paddock.services.task_judging import Judging
 from paddock.services.task_modes import Modes
-from paddock.services.task_moves import Cancelled, GivenUp, Moves, reason_of
+from paddock.services.task_moves import Cancelled, GivenUp, Moves
 from paddock.services.task_pause import Pausing, ask_no_more
 from paddock.services.task_reviews import Reviews
 from paddock.services.task_setting import AgentSettings, Given, in_full
@@ -45,7 +44,6 @@ from paddock.services.wakes import Wakes
 _WAKES = 10
 _OF_THE_AGENT = (Reason.AGENT_ERROR, Reason.NO_OUTPUT)
 """What it may do better when it tries again."""
-_LOST = (SandboxState.FAILED, SandboxState.DELETING, SandboxState.DELETED)
 
 
 class TaskRun:
@@ -77,21 +75,29 @@ class TaskRun:
         self._modes = Modes(clock, workspaces)
         self._reviews = Reviews(clock, workspaces)
         self._asking = Asking(clock)
+        self._endings = Endings(clock, changes, workspaces, moves=self._moves, modes=self._modes)
+        self.give_up = self._endings.give_up
         self._desks = desks
 
     async def __call__(self, hold: Hold) -> None:
         """Until it is over, or cannot go on for now."""
         try:
+            await self._to_its_end(hold)
+        except PaddockError as error:
+            if not error.retryable or not await self._endings.end_regardless(hold, error):
+                raise
+
+    async def _to_its_end(self, hold: Hold) -> None:
+        try:
             await self._go_on_awake(hold)
         except Cancelled:
-            await self._collect(hold)
-            await self._moves.finish(hold, TaskState.CANCELLED, Reason.CANCELLED, "")
+            await self._endings.cancel(hold)
         except GivenUp as end:
             await self._moves.finish(hold, TaskState.FAILED, end.reason, end.why)
         except PaddockError as error:
-            if error.retryable and not await self._is_lost(hold.task):
+            if error.retryable and not await self._endings.is_lost(hold.task):
                 raise
-            await self._fail(hold, error)
+            await self._endings.fail(hold, error)
 
     async def _go_on_awake(self, hold: Hold) -> None:
         """A sandbox that stopped under its task, because it crashed or had to make room, is started
@@ -100,7 +106,7 @@ class TaskRun:
             try:
                 return await self._go(hold)
             except Conflict:
-                sandbox = await self._sandbox(hold.task)
+                sandbox = await self._endings.sandbox(hold.task)
                 if sandbox is None or sandbox.state not in ASLEEP or sandbox.reason is Reason.USER:
                     raise
                 await self._workspaces.wake(hold.task)
@@ -207,7 +213,9 @@ class TaskRun:
     async def _given(self, hold: Hold, sandbox: SandboxRecord, conversation: Conversation) -> Given:
         place = Place(**await hold.step(Phase.SETUP, _done_before))
         task = replace(hold.task, conversation=conversation)
-        return await self._settings.given(task, sandbox, place)
+        # Its program may have to be installed first, and nobody has to wait for that in vain.
+        given = self._settings.given(task, sandbox, place)
+        return await self._moves.unless_cancelled(hold, given)
 
     async def _begin(
         self,
@@ -228,6 +236,7 @@ class TaskRun:
         begun, now = talks.stepped(opened, talk), self._clock.wall()
 
         def begin(tx: Transaction, task: TaskRecord) -> TaskRecord:
+            task_mail.put_back(tx, task.id, opened.opening, now)
             task_mail.note_delivered(tx, task.id, mail, now)
             if task.state is TaskState.COMPLETING:  # it was not right yet
                 task = replace(moved(task, TaskState.RUNNING, now), phase=Phase.AGENT)
@@ -247,11 +256,9 @@ class TaskRun:
         elif following.reason in _OF_THE_AGENT and self._may_try_again(hold.task):
             await self._try_again(hold, following)
         else:
-            state = TaskState.CANCELLED if following.step is Step.CANCEL else TaskState.FAILED
-            if state is TaskState.FAILED:
+            if following.step is not Step.CANCEL:
                 await self._see_app(hold)
-            await self._collect(hold)
-            await self._moves.finish(hold, state, following.reason, following.why)
+            await self._endings.end(hold, following)
 
     @staticmethod
     def _may_try_again(task: TaskRecord) -> bool:
@@ -265,16 +272,14 @@ class TaskRun:
             await self._begin(hold, after.prompt)
             return
         await self._see_app(hold)
-        await self._collect(hold)
-        await self._moves.finish(hold, TaskState.FAILED, after.reason, after.why)
+        await self._endings.end(hold, after)
 
     async def _restart(self, hold: Hold, following: Next) -> None:
         now = self._clock.wall()
         verdict = may_restart(hold.task.restarts, now, self._watching.config.health)
         if not verdict.is_allowed:
             why = f"its agent died after {verdict.why}; last: {following.why}"
-            await self._collect(hold)
-            await self._moves.finish(hold, TaskState.FAILED, following.reason, why)
+            await self._endings.end(hold, Next(Step.FAIL, reason=following.reason, why=why))
             return
         if verdict.wait_s:
             await self._rest(hold, verdict.wait_s)
@@ -284,8 +289,7 @@ class TaskRun:
         event = note(hold.task, EventKind.TASK_RESTARTED, now, data)
         unread = hold.task.conversation.opening  # it begins with them again
 
-        def again(tx: Transaction, task: TaskRecord) -> TaskRecord:
-            task_mail.put_back(tx, task.id, unread, now)
+        def again(_tx: Transaction, task: TaskRecord) -> TaskRecord:
             return replace(task, restarts=(*task.restarts, now))
 
         await self._begin(hold, following.prompt, unread, events=(event,), change=again)
@@ -306,11 +310,7 @@ class TaskRun:
         if following.step is Step.BEGIN:
             await self._begin(hold, following.prompt, stage=following.stage)
             return
-        await self._collect(hold)
-        if following.step is Step.COMPLETE:
-            await self._moves.finish(hold, TaskState.COMPLETED, None, "")
-        else:
-            await self._moves.finish(hold, TaskState.FAILED, following.reason, following.why)
+        await self._endings.end(hold, following)
 
     async def _judged(self, hold: Hold) -> Next:
         """By whose turn it was."""
@@ -328,70 +328,10 @@ class TaskRun:
             return await self._reviews.begin(hold)
         return following
 
-    async def _put_back(self, hold: Hold) -> None:
-        if hold.task.directory and not await self._is_lost(hold.task):
-            await self._modes.keep(hold)
-
     async def _see_app(self, hold: Hold) -> None:
         """Without what its agent was not to change."""
-        await self._put_back(hold)
+        await self._endings.put_back(hold)
         await self._judging.see_app(hold)
-
-    async def _collect(self, hold: Hold) -> None:
-        """What there is to see of it, however it ended. The sandbox itself is kept."""
-        await self._put_back(hold)
-
-        async def look() -> dict[str, Any]:
-            try:
-                async with self._workspaces.tree(hold.task) as tree:
-                    commit = await tree.keep("after")
-                    files = [asdict(each) for each in await replace(tree, after=commit).changes()]
-                    return {"commit": commit, "files": files}
-            except PaddockError as error:
-                if error.retryable and not await self._is_lost(hold.task):
-                    raise
-                return {"unseen": error.message}
-
-        last = last_found(hold)
-        await self._moves.phase_anyway(
-            hold,
-            Phase.SYNC_OUT,
-            look,
-            lambda task, got: replace(task, result=result_of(task, got, last)),
-        )
-
-    async def _fail(self, hold: Hold, error: PaddockError) -> None:
-        sandbox = await self._sandbox(hold.task)
-        reason = reason_of(error)
-        if sandbox is not None and sandbox.state in _LOST:
-            reason = sandbox.reason or Reason.PROVIDER_LOST
-        fix = f" ({error.remediation})" if error.remediation else ""
-        await self._end_agent(hold.task)
-        await self._collect(hold)
-        await self._moves.finish(hold, TaskState.FAILED, reason, f"{error.message}{fix}")
-
-    async def give_up(self, hold: Hold, why: str) -> None:
-        """Nobody can move it on. Its agent is ended, and what can be seen of its work is kept."""
-        await self._end_agent(hold.task)
-        with suppress(PaddockError):
-            await self._collect(hold)
-        await self._moves.finish(hold, TaskState.FAILED, Reason.CRASHED, why)
-
-    async def _end_agent(self, task: TaskRecord) -> None:
-        """Nobody will look after it any more."""
-        if task.conversation.is_running and task.conversation.is_started:
-            with suppress(PaddockError):
-                async with self._workspaces.enter(task) as entered:
-                    await entered.guest.runs.end(task.conversation.run_key(task.id), FORCE_S)
-
-    async def _is_lost(self, task: TaskRecord) -> bool:
-        sandbox = await self._sandbox(task)
-        return sandbox is not None and sandbox.state in _LOST
-
-    async def _sandbox(self, task: TaskRecord) -> SandboxRecord | None:
-        if not task.sandbox_id:
-            return None
-        return await self._changes.find(task.team_id, task.sandbox_id)
 
 
 async def _done_before() -> Any:

@@ -8,6 +8,7 @@ then it leaves alone.
 
 import logging
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paddock.domain.errors import Broken, Conflict
@@ -21,6 +22,7 @@ _LOOK_S = 300.0
 _MOST_OUTPUT = 8 << 20
 LARGEST_DIFF = 1 << 20
 _SAID = 500
+UNREAD = "not all that is in the workspace can be read"
 _WHY = {
     91: "there is no directory {directory} in the sandbox, or not the one any more that it was",
     92: "git is not installed in the sandbox",
@@ -48,14 +50,20 @@ class Tree:
     async def keep(self, when: str) -> str:
         """The commit of what is there now: `before` the agent begins, `after` it has ended, or any
         other mark; all but `after` are made once."""
+        return (await self.keep_after(when))[0]
+
+    async def keep_after(self, when: str = "after") -> tuple[str, str]:
+        """With what could not be kept, in words, because nobody may read it; not what was so
+        before."""
         ran = await self._run(KEEP, when, self.before)
-        commit = ran.stdout.decode("ascii", "replace").strip()
+        commit, _, said = ran.stdout.decode("utf-8", "replace").strip().partition("\n")
         if not _COMMIT.fullmatch(commit):
             raise Broken(f"git inside said {commit[:80]!r}, which is no commit")
-        return commit
+        return commit, unread(said.splitlines())
 
     async def now(self) -> str:
-        """What git calls all that is there now; the same for the same files."""
+        """What git calls all that is there now, the same for the same files; empty when there is
+        something that cannot be read."""
         return (await self._run(NOW, self.before)).stdout.decode("ascii", "replace").strip()
 
     async def changes(self) -> tuple[FileChange, ...]:
@@ -85,9 +93,13 @@ class Tree:
         ran = await self._run(DIFF, self.before, self.after, most=most)
         return ran.stdout, ran.truncated
 
-    async def drift(self, mark: str) -> list[str]:
-        """Files that are not as they were when the mark was made; `HEAD` is one of them."""
-        return _texts((await self._run(DRIFT, mark, self.before)).stdout)
+    async def drift(self, mark: str) -> tuple[list[str], str]:
+        """Files that are not as they were when the mark was made, of which `HEAD` may be one; and,
+        in words, what nobody can say that of."""
+        said = (await self._run(DRIFT, mark, self.before)).stdout.split(b"\0")
+        end = said.index(b"") if b"" in said else len(said)
+        left = _texts(b"\0".join(said[end:]))
+        return _texts(b"\0".join(said[:end])), unread(left)
 
     async def revert(self, mark: str = "before") -> str:
         """As it was when the mark was made; the commit of what there was until now. Of a repository
@@ -122,6 +134,11 @@ class Tree:
                 remediation="look with `paddock exec`: what the agent made is still there",
             )
         return ran
+
+
+def unread(lines: Sequence[str]) -> str:
+    """What was left out, as it is told; empty when nothing was."""
+    return f"{UNREAD}: {'; '.join(lines)}"[:_SAID] if lines else ""
 
 
 def _texts(data: bytes) -> list[str]:

@@ -3,8 +3,9 @@
 Commits are in a repository of Paddock's own in the user's home, whatever the workspace is: what an
 agent does to the repository that it works in, or makes there, changes none of them. Which directory
 and which repository are meant is in the message of the first commit, whose id the task's record
-has. Nothing that an agent may have configured (filters, hooks, a file system monitor, attributes of
-a user) is read by these commands, and its own repository is asked for as little as there can be.
+has. Nothing that an agent may have configured (filters, hooks, a file system monitor, attributes)
+counts for these commands, and its own repository is asked for as little as there can be: files are
+kept byte by byte. What cannot be read is left out, and said.
 Repositories within the workspace count as the plain files that are in them. Aside, in a tree that
 the same message names, are the user's index, the rules of `info/exclude` and what was ignored.
 """
@@ -28,7 +29,9 @@ settle() {
     { mkdir -p "${own%/*}" && plain init -q --bare "$own"; } || exit 95
   rm -rf "$own/hooks" "$own/info/attributes" "$own/objects/info/alternates" "$own/commondir" &&
     printf '[core]\\n\\trepositoryformatversion = 0\\n\\tbare = true\\n' > "$own/config" &&
-    mkdir -p "$own/info" || exit 95
+    mkdir -p "$own/info" &&
+    printf '* %s\\n' '-text !crlf !eol -ident -filter !working-tree-encoding !diff' \\
+      > "$own/info/attributes" || exit 95
 }
 """
 _OPEN = (
@@ -38,6 +41,7 @@ cd -- "$1" 2>/dev/null || exit 91
 task=$2 top= repository= head= branch= aside= all_rules= legacy=
 own="$HOME/.paddock/trees/$(printf %s "$1" | sha256sum | cut -c1-32).git"
 scratch=$(mktemp -d) || exit 95
+newline=$(printf '\\001')
 trap 'rm -rf "$scratch"' EXIT
 mine() { GIT_DIR="$own" GIT_WORK_TREE="$top" plain "$@"; }
 theirs() { GIT_DIR="$repository" GIT_WORK_TREE="$top" plain "$@"; }
@@ -81,31 +85,52 @@ ignore() {
     printf '%s\\n' __pycache__/ node_modules/ .venv/ .cache/ > "$own/info/exclude" || exit 95
   fi
 }
+# Names are one a line, with another sign for what is a new line in them.
+named() {
+  case "$1" in
+    *"$newline"*) called=$(printf '%s.' "$1" | tr '\\001' '\\n') && called=${called%.} ;;
+    *) called=$1 ;;
+  esac
+}
 inner() {
   ( cd -- "$top/$1" && GIT_DIR="$own" GIT_WORK_TREE="$top/$1" GIT_INDEX_FILE="$scratch/none" \\
-      plain ls-files -o --exclude-standard | grep '/$' |
+      plain ls-files -o -z --exclude-standard | tr '\\n\\000' '\\001\\n' | grep '/$' |
     while IFS= read -r each; do
-      case "$1$each" in *\\"*|.paddock/*) ;; *) printf '%s%s\\n' "$1" "$each" ;; esac
+      case "$1$each" in .paddock/*) ;; *) printf '%s%s\\n' "$2" "$each" ;; esac
     done )
 }
 staged() {
   within=$1 index=$2
   set -- . ':(exclude,top).paddock'
   while IFS= read -r each; do
-    case "$each" in
+    named "$each"
+    case "$called" in
       "$within") ;;
-      "$within"*) each=${each#"$within"}; set -- "$@" ":(exclude,literal)${each%/}" ;;
+      "$within"*) called=${called#"$within"}; set -- "$@" ":(exclude,literal)${called%/}" ;;
     esac
   done < "$scratch/inner"
   ( cd -- "$top/$within" && GIT_DIR="$own" GIT_WORK_TREE="$top/$within" \\
-      GIT_INDEX_FILE="$index" plain add -A -- "$@" >/dev/null ) || exit 96
+      GIT_INDEX_FILE="$index" plain add -A --ignore-errors -- "$@" ) \\
+    >/dev/null 2>"$scratch/said" || [ $? = 1 ] || { cat "$scratch/said" >&2; exit 96; }
+  while IFS= read -r each; do
+    case "$each" in hint:*) ;; *) printf '%s%s\\n' "${within:+$within: }" "${each#error: }" ;; esac
+  done < "$scratch/said" >> "$scratch/left"
+}
+# What is left out now and was not then.
+left_out() {
+  sort -u "$scratch/left" > "$scratch/out"
+  : > "$scratch/known"
+  [ -z "$aside" ] || mine cat-file blob "$aside:left" > "$scratch/known" 2>/dev/null || :
+  grep -vxF -f "$scratch/known" "$scratch/out" | head -n 20
 }
 tree_now() {
   ignore
-  inner '' > "$scratch/inner"
+  : > "$scratch/left"
+  inner '' '' > "$scratch/inner"
   n=1
   while each=$(sed -n "${n}p" "$scratch/inner") && [ -n "$each" ]; do
-    inner "$each" >> "$scratch/inner"
+    named "$each"
+    inner "$called" "$each" >> "$scratch/inner"
     n=$((n + 1))
     [ "$n" -le 200 ] || exit 93
   done
@@ -117,15 +142,18 @@ tree_now() {
       rm -f "$scratch/index" "$scratch/index.lock"
   fi
   while IFS= read -r sub; do
+    named "$sub"
     GIT_INDEX_FILE="$scratch/index" GIT_LITERAL_PATHSPECS=1 \\
-      mine rm -r -f -q --cached --ignore-unmatch -- "${sub%/}" </dev/null || exit 96
+      mine rm -r -f -q --cached --ignore-unmatch -- "${called%/}" </dev/null || exit 96
   done < "$scratch/inner"
   staged '' "$scratch/index"
   while IFS= read -r sub; do
     rm -f "$scratch/part"
-    staged "$sub" "$scratch/part"
+    named "$sub"
+    path=$called
+    staged "$path" "$scratch/part"
     part=$(GIT_INDEX_FILE="$scratch/part" mine write-tree </dev/null) || exit 96
-    GIT_INDEX_FILE="$scratch/index" mine read-tree --prefix="$sub" "$part" </dev/null || exit 96
+    GIT_INDEX_FILE="$scratch/index" mine read-tree --prefix="$path" "$part" </dev/null || exit 96
   done < "$scratch/inner"
   tree=$(GIT_INDEX_FILE="$scratch/index" mine write-tree) || exit 96
 }
@@ -134,6 +162,7 @@ blob() { printf '100644 blob %s\\t%s\\n' "$(mine hash-object -w --stdin)" "$1"; 
 put_aside() {
   {
     blob exclude < "$own/info/exclude"
+    sort -u "$scratch/left" | blob left
     GIT_INDEX_FILE="$scratch/index" \\
       mine ls-files -o -i --exclude-standard --directory --no-empty-directory |
       sed -e '/^"/d' -e 's/[][*?\\\\]/\\\\&/g' -e 's/ $/\\\\ /' -e 's,^,/,' | blob ignored
@@ -168,13 +197,14 @@ else
 fi
 when=$3
 shift 4
-[ "$when" = after ] || put_aside "$when"
+said=
+if [ "$when" = after ]; then said=$(left_out); else put_aside "$when"; fi
 commit=$(printf 'paddock: %s %s\\n\\npaddock-top %s\\npaddock-repository %s\\npaddock-head %s\\n'\\
 'paddock-branch %s\\npaddock-aside %s\\n' \\
   "$when" "$task" "$top" "$repository" "$head" "$branch" "$aside" |
   mine commit-tree "$@" "$tree") || exit 96
 mine update-ref "refs/paddock/$task/$when" "$commit" || exit 96
-printf %s "$commit"
+printf '%s\\n%s' "$commit" "$said"
 """
 )
 NOW = (
@@ -182,10 +212,10 @@ NOW = (
     + """
 recall "$3"
 tree_now "$3"
-printf %s "$tree"
+[ -n "$(left_out)" ] || printf %s "$tree"
 """
 )
-# A branch that moved is a change too.
+# A branch that moved is a change too. After the files comes what could not be looked at.
 DRIFT = (
     _OPEN
     + """
@@ -194,6 +224,8 @@ tree_now "$mark"
 mine diff-tree -r -z --no-renames --name-only "$mark" "$tree" || exit 97
 [ -z "$repository" ] || [ "$(theirs rev-parse -q --verify HEAD 2>/dev/null)" = "$head" ] ||
   printf 'HEAD\\0'
+printf '\\0'
+left_out | tr '\\n' '\\000'
 """
 )
 STAT = (

@@ -17,10 +17,12 @@ from paddock.domain.task_start import is_given_up
 from paddock.domain.vitals import Thresholds
 from paddock.ports.clock import Clock
 from paddock.ports.store import ANY_TEAM, Store, Transaction
+from paddock.ports.tasks import Step
 from paddock.services import task_mail
 from paddock.services.beats import begun, forget_beat, forget_silent, note_beat
+from paddock.services.task_ending import in_words
 from paddock.services.task_events import note, state_event
-from paddock.services.task_hold import Fenced, Hold
+from paddock.services.task_hold import AT_WORK, Fenced, Hold
 from paddock.services.task_starting import Run, Stalled, run_or_stall
 
 _log = logging.getLogger(__name__)
@@ -153,7 +155,7 @@ class TaskWorkers:
 
     async def _move(self, task: TaskRecord) -> None:
         hold = await Hold.take(self._store, self._clock, task)
-        rest_s, attempts = 0.0, None
+        rest_s = 0.0
         try:
             if task.attempts > MOST_ATTEMPTS:
                 await self._give_up(hold, _ended_all(task))
@@ -166,16 +168,35 @@ class TaskWorkers:
             _log.warning("task taken over by another worker", extra={"id": task.id})
             return
         except PaddockError as error:
-            # Somebody it needs is away. That ends no worker, so it is tried for as long as it has.
-            rest_s = min(_LONGEST_REST_S, _REST_S * 2**task.attempts)
-            attempts = min(task.attempts, MOST_ATTEMPTS // 2)
-            _log.warning("task not moved on", extra={"id": task.id, "error": error.message})
+            await self._stand(hold, error)
+            return
         except Exception:  # noqa: BLE001 - one task that finds a fault of ours ends no other
-            rest_s = min(_LONGEST_REST_S, _REST_S * 2**task.attempts)
+            rest_s = _rest_s(task, task.attempts, self._clock.wall())
             _log.exception("task not moved on", extra={"id": task.id})
         with suppress(Fenced, PaddockError):
             if not hold.task.state.is_final:
-                await hold.let_go(for_s=rest_s, attempts=attempts)
+                await hold.let_go(for_s=rest_s)
+
+    async def _stand(self, hold: Hold, error: PaddockError) -> None:
+        """Somebody it needs is away. That ends no worker, so it is tried for as long as it has.
+        What is in its way is told once, and not of what is over at the next try."""
+        task, now, why = hold.task, self._clock.wall(), in_words(error)
+        _log.warning("task not moved on", extra={"id": task.id, "error": error.message})
+        name = f"stands.{task.state}.{task.phase}.{task.conversation.run}.{error.code}"
+        is_news = hold.tries > 1 and not hold.has_done(name)
+
+        def note_it(tx: Transaction, current: TaskRecord) -> TaskRecord:
+            if is_news:
+                tx.steps.add(Step(task.id, name, why, now))
+                data = {"why": why, "phase": task.phase, "attempt": hold.tries}
+                tx.events.append([note(task, EventKind.TASK_STALLED, now, data)])
+            return replace(current, detail=why[:2000]) if current.state in AT_WORK else current
+
+        attempts = min(hold.tries, MOST_ATTEMPTS // 2)
+        with suppress(Fenced, PaddockError):
+            if not task.state.is_final:
+                rest_s = _rest_s(task, hold.tries, now)
+                await hold.let_go(for_s=rest_s, attempts=attempts, change=note_it)
 
     async def _give_out(self, hold: Hold, why: str) -> None:
         """To the next who looks, at once; or to nobody, when it was so often enough."""
@@ -243,6 +264,13 @@ def _read(tx: Transaction, task_id: str) -> TaskRecord | None:
     except Broken as error:
         _log.error("task left alone", extra={"id": task_id, "error": error.message})
         return None
+
+
+def _rest_s(task: TaskRecord, tries: int, now: float) -> float:
+    """Not beyond its deadline: that is looked at when it comes."""
+    rest_s = min(_LONGEST_REST_S, _REST_S * 2.0**tries)
+    left_s = rest_s if task.deadline is None else task.deadline - now
+    return min(rest_s, left_s) if left_s > 0 else rest_s
 
 
 def _ended_all(task: TaskRecord) -> str:

@@ -12,6 +12,7 @@ from paddock.domain.sandbox import SandboxState
 from paddock.domain.task import TaskRecord
 from paddock.domain.task_wish import Workspace
 from paddock.domain.team import Principal
+from paddock.ports.store import Page, SandboxFilter
 from paddock.services.inside import Entered, Inside
 from paddock.services.making import Wish
 from paddock.services.sandboxes import Amendment, Sandboxes
@@ -23,6 +24,7 @@ from paddock.services.task_trees import Trees
 _log = logging.getLogger(__name__)
 _DEFAULT = "workspace"
 _PREPARE_S = 60.0
+_OF_A_TASK = 10
 _PLACE = 'cd && printf "%s\\0" "$PWD" && mkdir -p -- "$1" && cd -- "$1" && pwd -P'
 _MODE = 'chmod "$1" -- "$2"'
 ASLEEP = (SandboxState.STOPPED, SandboxState.PAUSED, SandboxState.ARCHIVED)
@@ -65,6 +67,19 @@ class Workspaces:
         if wanted.fork:
             return await self._sandboxes.fork(who, wanted.fork, wish, key)
         return await self._sandboxes.create(who, wish, key)
+
+    async def discard(self, task: TaskRecord) -> None:
+        """The sandbox that was made for it, or is just being made, goes: nobody has worked in it.
+        What cannot go now is seen by its label, and ends when its time is up."""
+        if not task.wish.workspace.makes_one:
+            return
+        made = SandboxFilter(labels={TASK: task.id})
+        with suppress(PaddockError):
+            for each in await self._sandboxes.list(task.principal, made, Page(_OF_A_TASK)):
+                if each.task == task.id:
+                    await self._sandboxes.abandon(
+                        task.principal, each, f"task {task.id} was cancelled"
+                    )
 
     async def _use(self, task: TaskRecord, name: str) -> SandboxRecord:
         """Awake, and with what models cost on this task's account."""

@@ -173,6 +173,8 @@ class Tasks(TaskQuestions, TaskPauses):
                 task = moved(task, TaskState.CANCELLED, now, reason=Reason.CANCELLED)
                 task_mail.give_up(tx, task.id, "its task was cancelled", now)
                 tx.events.append([state_event(task, now, principal.actor)])
+            elif not task.lease.owner:  # it rests, because somebody is away: that is over now
+                task = replace(task, lease=replace(task.lease, until=0.0))
             return tx.tasks.replace(task)
 
         return await self._store.write(write)
@@ -222,7 +224,7 @@ class Tasks(TaskQuestions, TaskPauses):
             )
         async with self._workspaces.tree(acting(task, principal)) as tree:
             text, is_cut = await tree.diff()
-        if not is_cut:
+        if not is_cut and not task.result.unseen:
             await self._note_extracted(task)
         return text, is_cut
 
@@ -367,7 +369,7 @@ class Tasks(TaskQuestions, TaskPauses):
                 f"{task.at_work} cannot be sent a message in the mode {mode}",
                 remediation=f"modes that it has: {known}",
             )
-        if task.state not in _LISTENS or task.is_cancelled:
+        if not (task.state in _LISTENS or task.may_run_again) or task.is_cancelled:
             raise Conflict(
                 f"task {task.id} is {task.state}, and its agent hears nothing more",
                 remediation="send a follow-up: a task that follows this one",
