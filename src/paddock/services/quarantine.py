@@ -20,7 +20,7 @@ from paddock.domain.task import TaskRecord, TaskState, moved
 from paddock.domain.team import Principal, Role, Scope
 from paddock.ports.clock import Clock
 from paddock.ports.provider import PauseKind
-from paddock.ports.store import Page, Store, Transaction
+from paddock.ports.store import ANY_TEAM, Page, Store, Transaction
 from paddock.ports.tasks import TaskFilter
 from paddock.services.changes import Changes
 from paddock.services.guests import Guests
@@ -229,7 +229,12 @@ class Quarantines:
         except PaddockError as error:
             missing.append(f"a snapshot: {error.message}")
         whole = replace(case, snapshot=snapshot, missing=tuple(missing))
-        await self._store.write(lambda tx: tx.values.put(_key(sandbox), asdict(whole)))
+
+        def write(tx: Transaction) -> None:
+            if tx.values.get(_key(sandbox)) is not None:  # or it was forgotten meanwhile
+                tx.values.put(_key(sandbox), asdict(whole))
+
+        await self._store.write(write)
         return whole
 
     async def clear(self, principal: Principal, name: str) -> SandboxRecord:
@@ -310,6 +315,17 @@ class Quarantines:
     async def hold(self, sandbox: SandboxRecord) -> str:
         """What would be lost with the sandbox, in words."""
         return f"it was set aside: {sandbox.quarantine.why}" if sandbox.quarantine else ""
+
+
+def forget_case(tx: Transaction, sandbox: SandboxRecord) -> None:
+    tx.values.remove(_key(sandbox))
+
+
+def forget_cases(tx: Transaction) -> None:
+    """Those whose sandbox is not even on record any more."""
+    for name in tx.values.all(_NAME):
+        if tx.sandboxes.get(ANY_TEAM, name.rpartition(".")[2]) is None:
+            tx.values.remove(name)
 
 
 def _is_there(tx: Transaction, case: Case) -> bool:
