@@ -274,14 +274,7 @@ class Purges:
 
         def write(tx: Transaction) -> Purge:
             redacted, fixed = tx.audit.redact(purge.team_id, purge.subjects, numbers)
-            if purge.app:
-                forget_app(tx, purge.team_id, purge.app)
-            for box in boxes:
-                tx.approvals.forget(box.id)
-                forget_case(tx, box)
-                tx.sandboxes.forget(box.id)
-            for subject in purge.subjects:
-                tx.keys.release(purge.team_id, subject)
+            _forget_records(tx, purge, boxes)
             # More than a page, or something that was made meanwhile.
             if belongings(tx, purge.team_id, purge.whose, most=1):
                 return replace(purge, removed=_sum(purge.removed, {"audit details": redacted}))
@@ -350,6 +343,17 @@ def _earlier(tx: Transaction, request: Repeatable) -> Purge | None:
     found = tx.keys.find(who.team_id, request.key, fingerprint=request.fingerprint)
     value = tx.values.get(_name(who, found)) if found else None
     return None if value is None else msgspec.convert(value, Purge)
+
+
+def _forget_records(tx: Transaction, purge: Purge, boxes: Sequence[SandboxRecord]) -> None:
+    if purge.app:
+        forget_app(tx, purge.team_id, purge.app)
+    for box in boxes:
+        tx.approvals.forget(box.id)
+        forget_case(tx, box)
+        tx.sandboxes.forget(box.id)
+    for subject in purge.subjects:
+        tx.keys.release(purge.team_id, subject)
 
 
 def _put(tx: Transaction, purge: Purge) -> None:
