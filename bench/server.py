@@ -10,7 +10,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,18 @@ from paddock.domain.lifetime import Clockwork
 from paddock.domain.records import SandboxRecord
 from paddock.domain.sandbox import SandboxState
 from paddock.domain.team import Team
+from paddock.ports.clock import SystemClock
 from paddock.ports.store import Page, SandboxFilter
+from paddock.services.access import Access
+from paddock.services.once import Once
+from paddock.services.system import operating_team
+from paddock.wiring.keys import keep, open_vault
+from paddock.wiring.server import TOKEN_FILE
 
 REPOSITORY = Path(__file__).parents[1]
 _WARM = 100
+Before = Callable[[Path], Awaitable[None]]
+"""What is done to a data directory that no server has used."""
 
 
 @dataclass
@@ -84,10 +92,14 @@ async def until_warm(data: Path, count: int) -> None:
 
 
 @contextlib.asynccontextmanager
-async def server(warm: int, **settings: str) -> AsyncIterator[tuple[Api, Path]]:
+async def server(
+    warm: int, *, before: Before | None = None, **settings: str
+) -> AsyncIterator[tuple[Api, Path]]:
     """`paddock up` in a process and a data directory of its own."""
     home = Path(tempfile.mkdtemp(prefix="paddock-bench-", dir="/var/tmp"))
     data = home / "data"
+    if before is not None:
+        await before(data)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -144,10 +156,12 @@ async def measure(engine: docker.Engine) -> list[rows.Row]:
         latency_ms = await _line_latency(api, sandbox)
         by_sdk = await _by_sdk(api)
         by_e2b = await asyncio.to_thread(_by_e2b, api)
-        await api.remove_all()
-        await until_warm(data, _WARM)
-        times = await asyncio.gather(*(rows.timed(api.first_output) for _ in range(100)))
-        await api.remove_all()
+        place = Server(api.url, api.token)
+        bursts = [
+            await _burst(api, data, "HTTP", api.first_output),
+            await _burst(api, data, "the SDK", _first_output_by(place)),
+        ]
+        await place.aclose()
     return [
         rows.fraction(
             "create to first output, warm pool, by HTTP (docker run)", warm_ms, docker_ms, 20
@@ -158,29 +172,42 @@ async def measure(engine: docker.Engine) -> list[rows.Row]:
         ),
         rows.fraction("exec of `true`, p50, by the SDK (Docker API exec)", by_sdk[1], exec_ms, 15),
         *_e2b_rows(by_e2b, docker_ms),
-        rows.at_most(
-            "100 creates at once by HTTP, pool of 100, p50", statistics.median(times), 350, "ms"
-        ),
+        *bursts,
         rows.at_most("a command's line to an SSE client, p50", latency_ms, 20, "ms"),
         *await measure_store(),
+        *await measure_pages(),
     ]
+
+
+def _first_output_by(place: Server) -> Callable[[], Awaitable[AsyncSandbox]]:
+    async def first_output() -> AsyncSandbox:
+        made = await AsyncSandbox.create(server=place)
+        assert (await made.commands.run(["/bin/echo", "hello"])).stdout == "hello\n"
+        return made
+
+    return first_output
 
 
 async def _by_sdk(api: Api) -> tuple[float, float]:
     """What a program sees: a new sandbox to its first output, and a durable command."""
-    made: list[AsyncSandbox] = []
     place = Server(api.url, api.token)
-
-    async def first_output() -> None:
-        made.append(await AsyncSandbox.create(server=place))
-        assert (await made[-1].commands.run(["/bin/echo", "hello"])).stdout == "hello\n"
-
+    first_output = _first_output_by(place)
     create_ms = await rows.median(12, lambda _: rows.timed(first_output))
-    run_ms = await rows.median(
-        200, lambda _: rows.timed(lambda: made[0].commands.run(["/bin/true"]))
-    )
+    made = await first_output()
+    run_ms = await rows.median(200, lambda _: rows.timed(lambda: made.commands.run(["/bin/true"])))
     await place.aclose()
     return create_ms, run_ms
+
+
+async def _burst(
+    api: Api, data: Path, by: str, first_output: Callable[[], Awaitable[object]]
+) -> rows.Row:
+    await api.remove_all()
+    await until_warm(data, _WARM)
+    times = await asyncio.gather(*(rows.timed(first_output) for _ in range(100)))
+    await api.remove_all()
+    what = f"100 creates at once by {by}, pool of 100, p50"
+    return rows.at_most(what, statistics.median(times), 350, "ms")
 
 
 def _by_e2b(api: Api) -> tuple[float, float]:
@@ -236,12 +263,7 @@ async def measure_store(events: int = 1_000_000, sandboxes: int = 500) -> list[r
         async with open_store(home / "paddock.db") as store:
             team = Team(new_id("tem"), "bench", 0.0)
             await store.write(lambda tx: tx.teams.add(team))
-            batch = [
-                Event(team.id, EventKind.SANDBOX_CHANGED, f"sbx_{n % 100}", float(n), {"n": n})
-                for n in range(10_000)
-            ]
-            for _ in range(events // len(batch)):
-                await store.write(lambda tx: tx.events.append(batch))
+            await _tell(store, team, events)
 
             async def page(after: int) -> float:
                 return await rows.timed(
@@ -267,14 +289,65 @@ async def measure_store(events: int = 1_000_000, sandboxes: int = 500) -> list[r
     ]
 
 
-async def _fill(store: Any, team: Team, count: int) -> None:
+async def measure_pages(events: int = 1_000_000, sandboxes: int = 500) -> list[rows.Row]:
+    """The same through the HTTP API of a server whose database has them before it starts."""
+    async with server(0, before=lambda data: _lay_in(data, events, sandboxes)) as (api, _):
+
+        async def read(after: int) -> None:
+            told = await api.call("GET", f"/v1/events?cursor={after}&limit=100")
+            assert len(told["items"]) == 100
+
+        async def page(after: int) -> float:
+            return await rows.timed(lambda: read(after))
+
+        async def whole() -> None:
+            listed = await api.call("GET", f"/v1/sandboxes?limit={sandboxes}")
+            assert len(listed["items"]) == sandboxes
+
+        first = await rows.median(50, lambda n: page(n * 100))
+        last = await rows.median(50, lambda n: page(events - 200 - n * 100))
+        listed_ms = await rows.median(20, lambda _: rows.timed(whole))
+    deep = rows.at_most(f"page of 100 events by HTTP, at the end of {events:,}", last, 5, "ms")
+    return [
+        replace(deep, baseline=first, ratio=last / first),
+        rows.at_most(f"{sandboxes} sandboxes as one page by HTTP", listed_ms, 100, "ms"),
+    ]
+
+
+async def _lay_in(data: Path, events: int, sandboxes: int) -> None:
+    """Of the database alone: nobody has made these."""
+    data.mkdir(mode=0o700, parents=True)
+    async with open_store(data / "paddock.db") as store:
+        clock = SystemClock()
+        access = Access(store, clock, Once(store, clock, open_vault(data)))
+        await access.begin(lambda token: keep(data / TOKEN_FILE, token))
+        team = await store.read(operating_team)
+        assert team is not None
+        await _tell(store, team, events)
+        # Not as running: the server would find out that they are not.
+        await _fill(store, team, sandboxes, SandboxState.FAILED)
+
+
+async def _tell(store: Any, team: Team, count: int) -> None:
+    now = time.time()  # what is old is forgotten
+    batch = [
+        Event(team.id, EventKind.SANDBOX_CHANGED, f"sbx_{n % 100}", now, {"n": n})
+        for n in range(10_000)
+    ]
+    for _ in range(count // len(batch)):
+        await store.write(lambda tx: tx.events.append(batch))
+
+
+async def _fill(
+    store: Any, team: Team, count: int, state: SandboxState = SandboxState.RUNNING
+) -> None:
     now = time.time()
     records = [
         SandboxRecord(
             id=new_id("sbx"),
             team_id=team.id,
             name=f"box-{number}",
-            state=SandboxState.RUNNING,
+            state=state,
             provider="local",
             created_at=now,
             changed_at=now,

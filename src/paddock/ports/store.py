@@ -73,7 +73,8 @@ class Sandboxes(Protocol):
         ...
 
     def purge(self, deleted_before: float, limit: int) -> int:
-        """Forget deleted sandboxes for good; how many there were."""
+        """Forget deleted sandboxes for good; how many there were. One that a task worked in stays
+        for as long as that: whose the task is, is known by it."""
         ...
 
     def forget(self, sandbox_id: str) -> None:

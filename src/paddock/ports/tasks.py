@@ -22,6 +22,8 @@ class TaskFilter:
     labels: Mapping[str, str] = field(default_factory=dict)
     """All of them."""
     ended_before: float | None = None
+    has_sandbox: bool | None = None
+    """One that never got any, or has not yet; None is both."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from paddock.domain import approval as rules
 from paddock.domain.approval import APPROVAL_PREFIX, Answer, Approval, Kind
 from paddock.domain.audit import AuditEntry
-from paddock.domain.errors import LimitExceeded, NotFound, PaddockError
+from paddock.domain.errors import Conflict, LimitExceeded, NotFound, PaddockError
 from paddock.domain.event import Event, EventKind
 from paddock.domain.ids import is_id, new_id
 from paddock.domain.records import SandboxRecord
@@ -119,6 +119,7 @@ class Approvals:
             holders = sandbox.holders if sandbox is not None else ()
             rules.check_may_answer(current, lineage_of(tx, principal.actor), holders)
             done = rules.answered(current, answer, principal.actor, now)
+            _check_matters(done, sandbox)
             done = self.guards[done.kind].effect(tx, principal, done)
             _write(tx, done, EventKind.APPROVAL_ANSWERED, now)
             return done.id, done
@@ -258,6 +259,15 @@ def _found(tx: Transaction, team_id: str, approval_id: str) -> Approval:
             remediation="`paddock approvals ls` shows what is asked",
         )
     return found
+
+
+def _check_matters(approval: Approval, sandbox: SandboxRecord | None) -> None:
+    if sandbox is None or sandbox.is_gone:
+        raise Conflict(
+            f"approval {approval.id} is about sandbox {approval.sandbox_name}, which was deleted",
+            remediation="nothing waits for an answer any more; `paddock approvals ls` shows what "
+            "does",
+        )
 
 
 def _check_room(tx: Transaction, sandbox: SandboxRecord, now: float) -> None:

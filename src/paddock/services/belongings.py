@@ -49,7 +49,7 @@ def belongings(
 
 def _sandboxes(tx: Transaction, team_id: str, whose: Whose) -> Iterator[SandboxRecord]:
     wanted = SandboxFilter(states=_EVERY, owner=whose.owner)
-    found = _paged(lambda page: tx.sandboxes.list(team_id, wanted, page), lambda box: box.id)
+    found = paged(lambda page: tx.sandboxes.list(team_id, wanted, page), lambda box: box.id)
     return (box for box in found if whose.app in ("", box.app))
 
 
@@ -57,21 +57,23 @@ def _snapshots(
     tx: Transaction, team_id: str, whose: Whose, *, of: frozenset[str]
 ) -> Iterator[SnapshotRecord]:
     if whose.owner:
-        return _paged(
+        return paged(
             lambda page: tx.snapshots.owned(team_id, whose.owner, page), lambda copy: copy.id
         )
-    found = _paged(lambda page: tx.snapshots.list(team_id, "", page), lambda copy: copy.id)
+    found = paged(lambda page: tx.snapshots.list(team_id, "", page), lambda copy: copy.id)
     # Snapshots from before they had an app of their own have their sandbox's.
     return (copy for copy in found if copy.app == whose.app or copy.sandbox_id in of)
 
 
 def _secrets(tx: Transaction, team_id: str, app: str) -> Iterator[Secret]:
     scope = scope_of(app)
-    return _paged(lambda page: tx.secrets.list(team_id, scope, page), lambda one: one.name)
+    return paged(lambda page: tx.secrets.list(team_id, scope, page), lambda one: one.name)
 
 
-def _paged(read: Callable[[Page], Sequence[T]], place: Callable[[T], str]) -> Iterator[T]:
-    page = read(Page(_PAGE))
+def paged(
+    read: Callable[[Page], Sequence[T]], place: Callable[[T], str], limit: int = _PAGE
+) -> Iterator[T]:
+    page = read(Page(limit))
     while page:
         yield from page
-        page = read(Page(_PAGE, place(page[-1]))) if len(page) == _PAGE else ()
+        page = read(Page(limit, place(page[-1]))) if len(page) == limit else ()

@@ -51,7 +51,9 @@ class Held:
 def write(
     tx: Transaction, principal: Principal, held: Held, wish: EgressWish | None, *, now: float
 ) -> None:
-    """None takes it away."""
+    """None takes it away, if there is any."""
+    if wish is None and tx.values.get(PREFIX + held.key) is None:
+        return
     detail = {"of": held.holder, "name": held.name, **changed(held.now(tx), wish)}
     if wish is None:
         tx.values.remove(PREFIX + held.key)

@@ -8,6 +8,7 @@ from paddock.domain.errors import PaddockError
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
 from paddock.services.keeping import AutomaticSnapshots
+from paddock.services.quarantine_cases import forget_leftovers
 from paddock.services.task_cleaning import TaskCleaning
 from paddock.services.volumes import Volumes
 
@@ -78,6 +79,7 @@ class Housekeeping:
         await self._all(lambda tx: tx.approvals.prune(now - kept.approvals_s, _AT_ONCE))
         await self._cleaning.forget_old(now - kept.tasks_s)
         await self._all(lambda tx: tx.sandboxes.purge(now - kept.deleted_sandboxes_s, _AT_ONCE))
+        await self._store.write(forget_leftovers)
         await self._automatic.look()
         await self._volumes.settle()
 

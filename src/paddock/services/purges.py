@@ -21,11 +21,14 @@ from paddock.domain.secret import Secret
 from paddock.domain.team import Principal, Scope
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
+from paddock.services import quarantine_cases
 from paddock.services.alongside import alongside, every
 from paddock.services.belongings import Belongings, belongings
 from paddock.services.bindings import forget_app
+from paddock.services.forgetting import clear, clear_app
 from paddock.services.leases import Leases
 from paddock.services.once import Repeatable
+from paddock.services.purge_tasks import OwnTask, PurgeTasks
 from paddock.services.recall import Recall
 from paddock.services.sandboxes import Sandboxes
 from paddock.services.secrets import Secrets
@@ -53,6 +56,7 @@ class Purges:
         sandboxes: Sandboxes,
         snapshots: Snapshots,
         secrets: Secrets,
+        tasks: PurgeTasks,
         recall: Recall,
     ) -> None:
         self._store = store
@@ -60,6 +64,7 @@ class Purges:
         self._sandboxes = sandboxes
         self._snapshots = snapshots
         self._secrets = secrets
+        self._tasks = tasks
         self._recall = recall
         self._leases = Leases(store, clock)
         self._underway: dict[str, asyncio.Task[None]] = {}
@@ -73,7 +78,7 @@ class Purges:
             purge,
             id="",
             state=PurgeState.PLANNED,
-            removed=_counts(whose, found),
+            removed=_counts(whose, found, await self._tasks.find(purge, found)),
             kept=(*await self._held(found.boxes), _ALWAYS_KEPT),
         )
 
@@ -196,14 +201,18 @@ class Purges:
     async def _pass(self, purge: Purge) -> tuple[Purge, bool]:
         """Remove all that there is now; whether something has to be waited for."""
         found = await self._find(purge.team_id, purge.whose, most=_PAGE)
-        known = dict.fromkeys((*purge.subjects, *found.ids))
+        tasks = await self._tasks.find(purge, found)
+        known = dict.fromkeys((*purge.subjects, *found.ids, *(task.id for task in tasks)))
         purge = await self._put(replace(purge, subjects=tuple(known)))
-        purge, stays = await self._remove(purge, found)
+        if await self._tasks.end(purge, found, tasks):
+            return purge, True
+        purge, kept = await self._remove(purge, found)
+        stays = kept | {task.id for task in tasks if not task.is_over or task.sandbox_id in kept}
         if stays and purge.state is PurgeState.RUNNING:
             return purge, True
         for subject in purge.subjects:
             if subject not in stays:
-                await self._clear(subject)
+                await clear(self._store, subject)
         return await self._finish(purge, found.boxes), False
 
     async def _remove(self, purge: Purge, found: Belongings) -> tuple[Purge, frozenset[str]]:
@@ -255,47 +264,17 @@ class Purges:
                 count += 1
         return count
 
-    async def _clear(self, subject: str) -> None:
-        """Take what is personal out of its events, a little at a time."""
-        after = 0
-        while last := await self._store.write(
-            lambda tx, after=after: tx.events.forget(subject, after, _PAGE)  # type: ignore[misc]
-        ):
-            after = last
-
-    async def _clear_app(self, team_id: str, app: str) -> Sequence[int]:
-        """Take an app out of all events that name it; the audit entries that do.
-
-        Secrets of several apps have the same names: what was done to this one's is known only by
-        what is told of it.
-        """
-        after = 0
-        while events := await self._store.read(partial(_events, team_id=team_id, after=after)):
-            if any(event.data.get("app") == app for event in events):
-                await self._store.write(partial(_forget, team_id=team_id, after=after, app=app))
-            after = events[-1].seq
-        after, numbers = 0, []
-        while entries := await self._store.read(partial(_entries, team_id=team_id, after=after)):
-            numbers += [entry.team_seq for entry in entries if entry.detail.get("app") == app]
-            after = entries[-1].team_seq
-        return numbers
-
     async def _finish(self, purge: Purge, boxes: Sequence[SandboxRecord]) -> Purge:
         """The records last, all at once: as long as they are there, the rest is found by them."""
         if purge.state is not PurgeState.RUNNING:
             return purge
         now = self._clock.wall()
-        numbers = await self._clear_app(purge.team_id, purge.app) if purge.app else ()
+        purge = replace(purge, removed=_sum(purge.removed, await self._tasks.forget(purge)))
+        numbers = await clear_app(self._store, purge.team_id, purge.app) if purge.app else ()
 
         def write(tx: Transaction) -> Purge:
             redacted, fixed = tx.audit.redact(purge.team_id, purge.subjects, numbers)
-            if purge.app:
-                forget_app(tx, purge.team_id, purge.app)
-            for box in boxes:
-                tx.approvals.forget(box.id)
-                tx.sandboxes.forget(box.id)
-            for subject in purge.subjects:
-                tx.keys.release(purge.team_id, subject)
+            _forget_records(tx, purge, boxes)
             so_far = replace(purge, removed=_sum(purge.removed, {TAKEN_OUT: redacted}))
             # More than a page, or something that was made meanwhile.
             if belongings(tx, purge.team_id, purge.whose, most=1):
@@ -346,24 +325,9 @@ class Purges:
         return await self._store.write(lambda tx: _put(tx, purge))
 
 
-def _counts(whose: Whose, found: Belongings) -> dict[str, int]:
-    count = {"sandboxes": len(found.boxes), "snapshots": len(found.copies)}
+def _counts(whose: Whose, found: Belongings, tasks: Sequence[OwnTask]) -> dict[str, int]:
+    count = {"sandboxes": len(found.boxes), "snapshots": len(found.copies), "tasks": len(tasks)}
     return count | ({"secrets": len(found.secrets)} if whose.app else {})
-
-
-def _events(tx: Transaction, team_id: str, after: int) -> Sequence[Event]:
-    return tx.events.after(after, _PAGE, team_id=team_id)
-
-
-def _entries(tx: Transaction, team_id: str, after: int) -> Sequence[AuditEntry]:
-    return tx.audit.after(after, _PAGE, team_id=team_id)
-
-
-def _forget(tx: Transaction, team_id: str, after: int, app: str) -> None:
-    # Read again: instead of an event that is not kept any more, the next one would be forgotten.
-    for event in _events(tx, team_id, after):
-        if event.data.get("app") == app:
-            tx.events.forget(event.subject, event.seq - 1, 1)
 
 
 def _name(principal: Principal, purge_id: str) -> str:
@@ -378,6 +342,17 @@ def _earlier(tx: Transaction, request: Repeatable) -> Purge | None:
     found = tx.keys.find(who.team_id, request.key, fingerprint=request.fingerprint)
     value = tx.values.get(_name(who, found)) if found else None
     return None if value is None else msgspec.convert(value, Purge)
+
+
+def _forget_records(tx: Transaction, purge: Purge, boxes: Sequence[SandboxRecord]) -> None:
+    if purge.app:
+        forget_app(tx, purge.team_id, purge.app)
+    for box in boxes:
+        tx.approvals.forget(box.id)
+        quarantine_cases.forget(tx, box)
+        tx.sandboxes.forget(box.id)
+    for subject in purge.subjects:
+        tx.keys.release(purge.team_id, subject)
 
 
 def _put(tx: Transaction, purge: Purge) -> Purge:

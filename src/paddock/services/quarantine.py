@@ -228,7 +228,7 @@ class Quarantines:
                 case = replace(case, snapshot=await self._evidence(sandbox, case))
             except PaddockError as error:
                 case = replace(case, missing=(*case.missing, f"a snapshot: {error.message}"))
-        await self._store.write(lambda tx: quarantine_cases.put(tx, case))
+        await self._store.write(lambda tx: quarantine_cases.replace_known(tx, case))
         return case
 
     async def _evidence(self, sandbox: SandboxRecord, case: Case) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from paddock.domain.records import SandboxRecord
-from paddock.ports.store import Transaction
+from paddock.ports.store import ANY_TEAM, Transaction
 
 _NAME = "quarantine."
 
@@ -54,6 +54,23 @@ def find_all(tx: Transaction, team_id: str) -> list[Case]:
 
 def put(tx: Transaction, case: Case) -> None:
     tx.values.put(key_of(case.team_id, case.sandbox_id), asdict(case))
+
+
+def replace_known(tx: Transaction, case: Case) -> None:
+    """Unless it was forgotten meanwhile."""
+    if tx.values.get(key_of(case.team_id, case.sandbox_id)) is not None:
+        put(tx, case)
+
+
+def forget(tx: Transaction, sandbox: SandboxRecord) -> None:
+    tx.values.remove(key_of(sandbox.team_id, sandbox.id))
+
+
+def forget_leftovers(tx: Transaction) -> None:
+    """Those whose sandbox is not even on record any more."""
+    for name in tx.values.all(_NAME):
+        if tx.sandboxes.get(ANY_TEAM, name.rpartition(".")[2]) is None:
+            tx.values.remove(name)
 
 
 def remove(tx: Transaction, case: Case) -> None:

@@ -52,6 +52,7 @@ from paddock.services.policies import Policies
 from paddock.services.pools import Pools
 from paddock.services.previews import Previews
 from paddock.services.providers import Providers
+from paddock.services.purge_tasks import PurgeTasks
 from paddock.services.purges import Purges
 from paddock.services.recall import Recall
 from paddock.services.sandboxes import Sandboxes
@@ -362,6 +363,7 @@ class _Parts:
             sandboxes=self.sandboxes,
             snapshots=self.snapshots,
             secrets=self.secrets,
+            tasks=PurgeTasks(self.store, self.task_parts.tasks),
             recall=self.recall,
         )
 

@@ -11,9 +11,11 @@ from paddock.domain.errors import Conflict, InvalidRequest, NotFound
 from paddock.domain.lifetime import Clockwork, Lifetime, OnTimeout
 from paddock.domain.reason import Reason
 from paddock.domain.sandbox import Resources, SandboxState
+from paddock.domain.task import TaskRecord
+from paddock.domain.task_wish import TaskWish
 from paddock.ports.store import ANY_TEAM, Page, SandboxFilter
 from tests.adapters.store import samples, strategies
-from tests.adapters.store.samples import sandbox
+from tests.adapters.store.samples import next_id, sandbox
 
 ALL = SandboxFilter()
 
@@ -288,3 +290,13 @@ async def test_purging_forgets_old_deleted_ones_with_their_labels(store, team):
     assert await store.write(lambda tx: tx.sandboxes.purge(4.0, 3)) == 0
     wanted = SandboxFilter(labels={"a": "b"}, states=frozenset(SandboxState))
     assert await names(store, team.id, wanted) == [kept.name, gone[4].name]
+
+
+async def test_a_deleted_sandbox_is_on_record_for_as_long_as_a_task_of_it(store, team):
+    box = sandbox(team, state=SandboxState.DELETED, changed_at=0.0)
+    task = TaskRecord(next_id("tsk"), team.id, "a", TaskWish("x", "y"), 0.0, 0.0, sandbox_id=box.id)
+    await store.write(add(box))
+    await store.write(lambda tx: tx.tasks.add(task))
+    assert await store.write(lambda tx: tx.sandboxes.purge(4.0, 3)) == 0
+    await store.write(lambda tx: tx.tasks.remove([task.id]))
+    assert await store.write(lambda tx: tx.sandboxes.purge(4.0, 3)) == 1

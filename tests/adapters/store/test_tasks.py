@@ -121,6 +121,8 @@ async def test_they_are_listed_newest_first_and_filtered(store, team, others):
     assert await found(sandbox_id="sbx_9") == [1]
     assert await found(batch="night") == [2]
     assert await found(states=frozenset({S.RUNNING, S.COMPLETED})) == [2, 1]
+    assert await found(has_sandbox=True) == [1]
+    assert await found(has_sandbox=False) == [2, 0]
     assert await found(ended_before=5.5) == [2]
     assert await found(ended_before=5.0) == []
     assert await found(labels={"of": "night"}) == [2, 1]

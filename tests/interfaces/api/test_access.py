@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from paddock.domain.approval import Kind
 from paddock.domain.errors import PaddockError, leaves
 from paddock.domain.ids import new_id
 from paddock.domain.message import MESSAGE_PREFIX, Message, Mode
+from paddock.domain.records import SNAPSHOT_PREFIX, SnapshotRecord
 from paddock.domain.task import TASK_PREFIX, TaskRecord
 from paddock.domain.task_wish import TaskWish
 from paddock.domain.volume import VOLUME_PREFIX, VolumeRecord, VolumeState
 from paddock.interfaces.api.errors import STATUS
-from paddock.services.approvals import Question
 from paddock.services.ssh_access import AccessWish
 from paddock.settings import ServerConfig, Settings
 from tests.control_plane import disposable
+from tests.interfaces.api.least import asked, required, smallest
 
 EVERY_DATABASE = True
 
@@ -68,9 +68,16 @@ async def test_nobody_gives_what_they_do_not_have(plane):
 
 
 @pytest.mark.proves("U1")
-async def test_a_second_team_finds_nothing_of_the_first_on_any_route(plane, box):
+async def test_a_second_team_finds_nothing_of_the_first_on_any_route(plane):
     """Every route of the document, with everything that belongs to somebody else."""
     stranger = await plane.team("strangers")
+    group = {"identity": "acme/shop"}
+    box, aside = [
+        (await plane.admin.post("/v1/sandboxes", {"template": "plain", **wish})).body
+        for wish in (group, {})
+    ]
+    put = await plane.admin.call("PUT", f"/v1/quarantine/{aside['id']}", {"why": "odd"})
+    assert put.status == 200, put.body
     command = (
         await plane.admin.post(f"/v1/sandboxes/{box['id']}/commands", {"cmd": ["sleep", "60"]})
     )["id"]
@@ -89,38 +96,42 @@ async def test_a_second_team_finds_nothing_of_the_first_on_any_route(plane, box)
         "access": access.id,
         "command": command,
         "token": tokens["items"][0]["id"],
-        "snapshot": "s",
+        "snapshot": await _captured(plane, admin, box),
         "port": 3000,
         "secret": "TOKEN",
         "way": "header",
-        "template": "none",
+        "template": "plain",
         "purge": (await plane.admin.post("/v1/purge", {"owner": "nobody"}))["id"],
         "person": (await plane.admin.post("/v1/people", {"name": "Ours"}))["id"],
         "session": (await plane.client("").post("/v1/session", {"token": plane.admin.token}))["id"],
         "identity": "acme/shop",
         "app": "shop",
-        "preset": "none",
-        "agent": "none",
-        "approval": await _asked(plane, box),
+        "preset": "development",
+        "agent": "codex",
+        "approval": await asked(plane, box),
         **await _tried(plane, admin),
     }
-    ours = {"mode": None, "preset": None, "rules": ["shop.example"], "on_block": None}
-    await plane.admin.call("PUT", "/v1/apps/shop/egress", ours)
+    egress = {"mode": None, "preset": None, "rules": ["shop.example"], "on_block": None}
+    await plane.admin.call("PUT", "/v1/apps/shop/egress", egress)
     await plane.admin.call("PUT", "/v1/secrets/TOKEN", {"value": "x", "sensitive": False})
     bound = {"hosts": ["shop.example"]}
     await plane.admin.call("PUT", "/v1/secrets/TOKEN/bindings/header", bound)
     document = (await plane.admin.get("/v1/openapi.json")).body
+    await _check_they_are_there(plane, document, mine)
     tried = 0
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             named = [p["name"] for p in operation.get("parameters", []) if p["in"] == "path"]
             if not named:
                 continue
-            body = _smallest(document, operation)
-            where = path.format(**mine) + _query(operation)
+            body = smallest(document, operation)
+            ours = mine | ({"sandbox": aside["id"]} if path.startswith("/v1/quarantine") else {})
+            where = path.format(**ours) + required(operation)
             answer = await stranger.call(method.upper(), where, body)
-            # Templates are the installation's: seen by all who have them, changed by operators.
-            expected = (403, 404, 501) if path.startswith(_INSTALLATIONS) else (404,)
+            expected = (404,)
+            if path.startswith(_INSTALLATIONS):
+                # Seen by all who have them, changed by operators.
+                expected = (200, 404, 501) if method == "get" else (403, 404, 501)
             # An app is a name in a team: under the same one a stranger sets what is their own.
             if path == "/v1/apps/{app}/egress" and method != "get":
                 expected = (200, 204)
@@ -131,11 +142,17 @@ async def test_a_second_team_finds_nothing_of_the_first_on_any_route(plane, box)
     assert (await stranger.get("/v1/sandboxes"))["items"] == []
     told = (await stranger.get("/v1/events"))["items"]
     assert {each["kind"] for each in told} == {"egress.changed"}
-    assert (await plane.admin.get("/v1/apps/shop/egress")).body == {**ours, "warnings": []}
+    assert (await plane.admin.get("/v1/apps/shop/egress")).body == {**egress, "warnings": []}
     assert [each["id"] for each in (await plane.admin.get("/v1/volumes"))["items"]] == [volume.id]
     assert (await stranger.get("/v1/volumes"))["items"] == []
     assert (await stranger.get("/v1/tasks"))["items"] == []
     assert (await plane.admin.get(f"/v1/tasks/{mine['task']}"))["cancelling"] is False
+    assert (await plane.admin.get(f"/v1/quarantine/{aside['id']}"))["why"] == "odd"
+    assert (await plane.admin.get(f"/v1/snapshots/{mine['snapshot']}")).status == 200
+    await plane.services.store.write(lambda tx: tx.snapshots.remove(mine["snapshot"]))
+    for each in (box, aside):
+        gone = await plane.admin.delete(f"/v1/sandboxes/{each['id']}?force=true")
+        assert gone.status == 200, gone.body
 
 
 async def _tried(plane, admin):
@@ -163,57 +180,60 @@ async def _tried(plane, admin):
     return ids
 
 
-async def _asked(plane, box):
-    """A question to the team that the sandbox belongs to."""
-    question = Question(
-        Kind.EGRESS,
-        "a.example:443",
-        title="a.example:443",
-        why="",
-        asked_by=box["id"],
-        detail={},
-        timeout_s=300,
+_INSTALLATIONS = ("/v1/templates", "/v1/egress/presets", "/v1/agents")
+_SHOWN = {
+    "access": "/v1/sandboxes/{sandbox}/ssh",
+    "agent": "/v1/agents/{agent}",
+    "app": "/v1/apps/{app}/egress",
+    "approval": "/v1/approvals/{approval}",
+    "command": "/v1/sandboxes/{sandbox}/commands/{command}",
+    "group": "/v1/attempts/{group}",
+    "identity": "/v1/groups/{identity}/overlaps",
+    "message": "/v1/tasks/{task}/messages/{message}",
+    "person": "/v1/people/{person}",
+    "port": "/v1/sandboxes/{sandbox}/ports/{port}",
+    "preset": "/v1/egress/presets/{preset}",
+    "purge": "/v1/purges/{purge}",
+    "sandbox": "/v1/sandboxes/{sandbox}",
+    "secret": "/v1/secrets/{secret}",
+    "session": "/v1/sessions",
+    "snapshot": "/v1/snapshots/{snapshot}",
+    "task": "/v1/tasks/{task}",
+    "template": "/v1/sandboxes/{sandbox}",
+    "token": "/v1/tokens",
+    "volume": "/v1/volumes",
+    "way": "/v1/bindings",
+}
+"""Where the first team sees that what a route names is there."""
+
+
+async def _check_they_are_there(plane, document, mine):
+    """What is nobody's is found by nobody, whatever a route forgets to ask."""
+    operations = [each for path in document["paths"].values() for each in path.values()]
+    told = [given for each in operations for given in each.get("parameters", [])]
+    named = {given["name"] for given in told if given["in"] == "path"}
+    assert named == set(mine) == set(_SHOWN), "say here what it is, and where it is seen"
+    for name, path in _SHOWN.items():
+        answer = await plane.admin.get(path.format(**mine))
+        assert answer.status == 200, (name, answer.body)
+        # What is asked for by name need not be told again.
+        is_listed = f"{{{name}}}" not in path
+        assert not is_listed or str(mine[name]) in str(answer.body), (name, answer.body)
+
+
+async def _captured(plane, admin, box):
+    """Of the store alone, as the volume."""
+    copy = SnapshotRecord(
+        new_id(SNAPSHOT_PREFIX),
+        admin.team_id,
+        "ours",
+        box["provider"],
+        created_at=0.0,
+        ref="ours",
+        sandbox_id=box["id"],
     )
-
-    def ask(tx):
-        sandbox = tx.sandboxes.get("", box["id"])
-        return plane.services.approvals.ask(tx, sandbox, question).id
-
-    return await plane.services.store.write(ask)
-
-
-_INSTALLATIONS = ("/v1/templates", "/v1/egress/presets")
-
-
-def _query(operation):
-    """The parameters that the route cannot do without."""
-    given = [p for p in operation.get("parameters", []) if p["in"] == "query"]
-    needed = [p["name"] for p in given if p.get("required")]
-    return "?" + "&".join(f"{name}=x" for name in needed) if needed else ""
-
-
-def _smallest(document, operation):
-    """The least that the route takes, so that nothing but ownership can be the reason."""
-    content = operation.get("requestBody", {}).get("content", {})
-    if "application/json" not in content:
-        return None
-    schema = content["application/json"]["schema"]
-    return _value(document, schema)
-
-
-def _value(document, schema):
-    if "$ref" in schema:
-        schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
-    if "examples" in schema:
-        return schema["examples"][0]
-    if "enum" in schema:
-        return schema["enum"][0]
-    if schema.get("type") == "object":
-        required = schema.get("required", [])
-        return {name: _value(document, schema["properties"][name]) for name in required}
-    if schema.get("type") == "array":
-        return [_value(document, schema["items"])] * schema.get("minItems", 0)
-    return {"string": "x", "integer": 1, "number": 1.0, "boolean": False}.get(schema.get("type"))
+    await plane.services.store.write(lambda tx: tx.snapshots.add(copy))
+    return copy.id
 
 
 @pytest.mark.proves("U11")

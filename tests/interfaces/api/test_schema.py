@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,34 @@ HONEST = {501, 502, 503, 504}
 """What the provider cannot do, or cannot do now."""
 ENDLESS = {"GET /v1/events/stream", "GET /v1/approvals/stream"}
 INSIDE = ("/exec", "/commands", "/files", "/archive", "/terminal")
-"""On the reference provider these reach the host itself, so its sandbox is a stopped one."""
+"""These go into a sandbox: one that runs and one that is stopped, by turns."""
+PATHS = ("path", "source", "destination", "cwd")
 EXAMPLES = 10
+
+
+@dataclass(frozen=True)
+class Known:
+    """What there is for made-up requests to meet."""
+
+    running: str
+    """What the others do to it, nobody knows."""
+    stopped: str
+    awake: str
+    """Only what goes inside meets this one, so that it runs to the end."""
+    home: str
+    ended: str
+    working: str
+    """Commands in it."""
+
+    def of(self, operation, turn):
+        """Every now and then it is one that exists, but for what would end it."""
+        if operation.method == "delete" and not _is_inside(operation):
+            return ""
+        if operation.path.endswith("/watch"):  # it would be waited for without end
+            return (self.stopped, "")[turn % 2]
+        if _is_inside(operation):
+            return (self.awake, self.stopped, "")[turn % 3]
+        return (self.running, "")[turn % 2]
 
 
 @pytest.fixture(scope="module")
@@ -89,18 +116,30 @@ async def test_every_list_refuses_a_cursor_that_cannot_be_its_own(plane):
 @pytest.mark.proves("Q1", "Q3")
 @pytest.mark.timeout(600)
 async def test_whatever_is_sent_the_answer_is_documented(plane):
-    stopped = (await plane.admin.post("/v1/sandboxes", {"template": "plain"})).body
-    await plane.admin.post(f"/v1/sandboxes/{stopped['id']}/stop")
-    running = (await plane.admin.post("/v1/sandboxes", {"template": "plain"})).body
+    known = await _made(plane.admin)
     document = (await plane.admin.get("/v1/openapi.json")).body
-    problems = await asyncio.to_thread(
-        _try_all, document, plane.url, plane.admin.token, (stopped["id"], running["id"])
-    )
+    problems, met = await asyncio.to_thread(_try_all, document, plane.url, plane.admin.token, known)
     assert not problems, "\n\n".join(problems)
+    assert (await plane.admin.get(f"/v1/sandboxes/{known.awake}"))["state"] == "running"
+    # None of these can answer so but from inside.
+    assert {"POST exec", "POST commands", "GET stat", "PUT files", "GET archive"} <= met
 
 
-def _try_all(document, url, token, sandboxes):
-    problems = []
+async def _made(admin):
+    made = [await admin.post("/v1/sandboxes", {"template": "plain"}) for _ in range(3)]
+    running, stopped, awake = (each["id"] for each in made)
+    await admin.post(f"/v1/sandboxes/{stopped}/stop")
+    inside = f"/v1/sandboxes/{awake}"
+    home = (await admin.post(f"{inside}/exec", {"cmd": ["pwd"]}))["stdout"].strip()
+    ended = (await admin.post(f"{inside}/commands", {"cmd": ["true"]}))["id"]
+    wish = {"cmd": ["cat"], "terminal": [80, 24]}
+    working = await admin.post(f"{inside}/commands", wish)
+    assert working.status == 201, working.body
+    return Known(running, stopped, awake, home, ended, working["id"])
+
+
+def _try_all(document, url, token, known):
+    problems, met = [], set()
     schema = schemathesis.openapi.from_dict(document)
     for found in schema.get_all_operations():
         operation = found.ok()
@@ -109,19 +148,64 @@ def _try_all(document, url, token, sandboxes):
             continue
         for mode in GenerationMode:
             try:
-                _try(operation, mode, url, token, sandboxes)
+                _try(operation, mode, _Sender(url, token, met), known)
             except (Unsatisfiable, SerializationNotPossible):
                 continue  # nothing could be wrong with it, or only its kind of content
             except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - all are told at once
                 notes = "\n".join(getattr(error, "__notes__", []))
                 problems.append(f"{name} ({mode}): {error!r:.1500}\n{notes[:1000]}")
-    return problems
+    return problems, met
 
 
-def _try(operation, mode, url, token, sandboxes):
-    stopped, running = sandboxes
-    known = stopped if any(part in operation.path for part in INSIDE) else running
-    turn = 0
+@dataclass(frozen=True)
+class _Sender:
+    url: str
+    token: str
+    met: set
+    """Of what goes inside, what was done."""
+
+    def send(self, case):
+        headers = {"authorization": f"Bearer {self.token}"}
+        response = case.call(base_url=self.url, headers=headers, timeout=20)
+        if response.status_code < 300 and _is_inside(case.operation):
+            self.met.add(
+                f"{case.operation.method.upper()} {case.operation.path.rpartition('/')[2]}"
+            )
+        return response
+
+
+def _is_inside(operation):
+    verb = (operation.method.lower(), operation.path.rpartition("/")[2])
+    return any(part in operation.path for part in INSIDE) and verb != ("post", "archive")
+
+
+def _confine(case, known, turn):
+    """There is no fence around this provider's: whatever is made up, nothing but `echo` is run, and
+    no path leads out of one's home. The first time there is nobody and nothing that is not."""
+    is_read = case.operation.method.lower() == "get"
+    for told in (case.query, case.body):
+        for name in PATHS if isinstance(told, dict) else ():
+            if name in told:
+                told[name] = _below(f"{known.home}/made-up", told[name])
+        for name in ("user", "cwd") if isinstance(told, dict) and not turn else ():
+            told.pop(name, None)
+    if is_read and not turn and "path" in (case.query or {}):
+        case.query["path"] = known.home
+    if isinstance(case.body, dict) and isinstance(case.body.get("cmd"), list):
+        case.body["cmd"] = ["echo", *case.body["cmd"][1:]]
+    (case.query or {}).pop("cmd", None)
+    if "command" in case.path_parameters and case.path_parameters["sandbox"] == known.awake:
+        case.path_parameters["command"] = known.ended if is_read else known.working
+
+
+def _below(home, path):
+    if isinstance(path, list):
+        return [_below(home, each) for each in path]
+    return f"{home}/{path.replace('..', '__')}" if isinstance(path, str) else path
+
+
+def _try(operation, mode, sender, known):
+    turn = -1
 
     @given(case=operation.as_strategy(generation_mode=mode))
     @settings(
@@ -135,12 +219,13 @@ def _try(operation, mode, url, token, sandboxes):
     def attempt(case):
         nonlocal turn
         turn += 1
-        # Every second time it is one that exists, but for what would end it.
-        if turn % 2 and "sandbox" in case.path_parameters and operation.method != "delete":
-            case.path_parameters["sandbox"] = known
+        box = known.of(operation, turn)
+        if "sandbox" in case.path_parameters and box:
+            case.path_parameters["sandbox"] = box
             (case.query or {}).pop("wake", None)  # it has to go on sleeping
-        headers = {"authorization": f"Bearer {token}"}
-        response = case.call(base_url=url, headers=headers, timeout=20)
+        if _is_inside(operation):
+            _confine(case, known, turn)
+        response = sender.send(case)
         status = response.status_code
         assert status < 500 or status in HONEST, (
             f"{status}: {response.text}\n{case.as_curl_command()}"

@@ -13,6 +13,7 @@ from sqlalchemy import (
     bindparam,
     case,
     delete,
+    exists,
     insert,
     select,
     update,
@@ -23,6 +24,7 @@ from paddock.adapters.store.records import restored, split
 from paddock.adapters.store.schema import HAS_OWNER, IS_DELETED, NOT_DELETED
 from paddock.adapters.store.schema import sandbox as table
 from paddock.adapters.store.schema import sandbox_label as label
+from paddock.adapters.store.task_schema import task
 from paddock.domain.errors import Conflict, NotFound
 from paddock.domain.ids import is_id
 from paddock.domain.records import SANDBOX_PREFIX, SandboxRecord
@@ -66,6 +68,7 @@ _TOUCH = (
     .where(table.c.id == bindparam("touched"), table.c.active_at < bindparam("seen"))
     .values(active_at=bindparam("seen"))
 )
+_HAS_TASKS = exists().where(task.c.sandbox_id == table.c.id)
 _LABEL = insert(label)
 _UNLABEL = delete(label).where(label.c.sandbox_id == bindparam("id"))
 
@@ -191,7 +194,7 @@ def listing(team_id: str, wanted: SandboxFilter, page: Page) -> Select[Any]:
 def purgeable(deleted_before: float, limit: int) -> Select[Any]:
     return (
         select(table.c.id)
-        .where(IS_DELETED, table.c.changed_at < deleted_before)
+        .where(IS_DELETED, table.c.changed_at < deleted_before, ~_HAS_TASKS)
         .order_by(table.c.changed_at)
         .limit(limit)
     )

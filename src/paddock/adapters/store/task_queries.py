@@ -35,6 +35,9 @@ def listing(team_id: str, wanted: TaskFilter, page: Page) -> Select[Any]:
     for name in _NAMED:
         if value := getattr(wanted, name):
             query = query.where(task.c[name] == value)
+    if wanted.has_sandbox is not None:
+        none = task.c.sandbox_id == ""
+        query = query.where(~none if wanted.has_sandbox else none)
     if wanted.states:
         query = query.where(task.c.state.in_(sorted(wanted.states)))
     if wanted.ended_before is not None:

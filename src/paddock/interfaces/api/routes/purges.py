@@ -43,9 +43,9 @@ class PurgeShape(Shape):
 async def purge(
     given: Given, who: Who, *, key: Key, response: Response, wanted: PurgeWish
 ) -> PurgeShape:
-    """Remove an owner's or an app's sandboxes and snapshots, an app's secrets and configuration,
-    and what the logs say of them: 202, and it goes on by itself. 409, and nothing is removed, while
-    work that is nowhere else would be lost."""
+    """Remove an owner's or an app's sandboxes and snapshots with the tasks of these, an app's
+    secrets and configuration, and what the logs say of them: 202, and it goes on by itself. 409,
+    and nothing is removed, while work that is nowhere else would be lost."""
     whose = Whose(wanted.owner, wanted.app)
     if wanted.dry_run:
         return _show(await given.purges.plan(who, whose))

@@ -24,8 +24,8 @@ _LOOK_EVERY_S = 0.5
 def purge(invocation: Invocation, /, owner: str, *, app: str, dry_run: bool, force: bool) -> int:
     """Remove all that belongs to an owner or an app, and forget them.
 
-    Their sandboxes and snapshots go, an app's secrets and configuration, and what the logs say of
-    them. It goes on on the server when this is interrupted.
+    Their sandboxes and snapshots go with the tasks of these, an app's secrets and configuration,
+    and what the logs say of them. It goes on on the server when this is interrupted.
     """
     if bool(owner) == bool(app):
         raise click.UsageError("give the name of an OWNER, or an app with --app")
