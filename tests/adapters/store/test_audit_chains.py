@@ -8,15 +8,9 @@ from sqlalchemy import update
 from paddock.adapters.store.schema import audit
 from paddock.adapters.store.store import open_store
 from paddock.domain.audit import Break, first_break, old_link
+from tests.adapters.store.older import back_to
 from tests.adapters.store.samples import entry
 from tests.databases import by_hand
-
-BACK = (
-    "DROP INDEX ix_audit_team_id_team_seq",
-    *(f"ALTER TABLE audit DROP COLUMN team_{name}" for name in ("seq", "previous", "hash")),
-    "CREATE INDEX ix_audit_team_id_seq ON audit (team_id, seq)",
-    "UPDATE paddock_revision SET version_num = '0013'",
-)
 
 
 @pytest.fixture
@@ -35,7 +29,7 @@ async def old(bare_place):
         for at, row in enumerate(rows, start=1):
             change = update(audit).where(audit.c.seq == at).values(**row)
             await store.write(lambda tx, change=change: tx._connection.execute(change) and None)
-    await by_hand(bare_place, *BACK)
+    await by_hand(bare_place, *back_to("0015"))
     return bare_place
 
 

@@ -5,6 +5,7 @@ from sqlalchemy import text
 from paddock.adapters.store.store import open_store
 from paddock.domain.event import Event, EventKind
 from tests.adapters.store.conftest import new_team
+from tests.adapters.store.older import back_to
 from tests.adapters.store.samples import next_id, sandbox
 
 
@@ -52,5 +53,5 @@ def ended(box, command):
 
 def older(tx):
     """As a version before had left it."""
-    for statement in ("DROP TABLE command_end", "UPDATE paddock_revision SET version_num = '0013'"):
+    for statement in back_to("0014"):
         tx._connection.execute(text(statement))
