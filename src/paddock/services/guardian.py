@@ -264,12 +264,13 @@ def _unread(why: str) -> Finding:
 
 
 def _instead(wanted: Intervention, *, again: bool) -> Intervention | None:
-    """A few more tries; then a person hears of what the agent could not be told."""
+    """A few more tries; then a person hears of what the agent could not be told, and an agent that
+    nobody can be asked about stands still until somebody looks."""
     if again and wanted.tries + 1 < MOST_TRIES:
         return replace(wanted, tries=wanted.tries + 1)
     if wanted.act is Act.NUDGE:
         return replace(wanted, act=Act.ASK, tries=0)
-    return None
+    return replace(wanted, act=Act.PAUSE, tries=0) if wanted.act is Act.ASK else None
 
 
 def _told(done: Done) -> tuple[EventKind, dict[str, Any]]:
