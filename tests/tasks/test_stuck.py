@@ -1,5 +1,7 @@
 """Agents that show no sign of life: told so, asked about, and started again."""
 
+import time
+
 import pytest
 
 from paddock.domain.approval import State
@@ -21,6 +23,7 @@ HEALTH = Thresholds(
     restart_cooldown_s=0.0,
     beat_every_s=0.5,
     most_diagnoses=0,
+    stop_grace_s=14.0,
 )
 
 
@@ -55,3 +58,13 @@ async def test_what_was_silent_before_a_run_is_not_held_against_it(working):
     assert begun.vitals.alive_at - task.created_at >= LONG_S
     ended = await working.ended(task, 120)
     assert (len(ended.rounds), ended.restarts) == (2, ())
+
+
+async def test_one_that_does_not_want_to_end_has_as_long_as_was_set(working):
+    task = await working.begin({"stubborn": True}, {"say": "no"}, {"sleep": 100})
+    await working.until(task, lambda now: now.conversation.judged.did_something, 120)
+    asked = time.time()
+    await working.tasks.cancel(working.who, task.id)
+    ended = await working.ended(task, 120)
+    assert ended.state is S.CANCELLED
+    assert ended.ended_at - asked >= HEALTH.stop_grace_s

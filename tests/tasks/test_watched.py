@@ -94,6 +94,18 @@ async def test_who_resumes_a_task_without_budget_gives_as_much_again_also_to_a_d
 
 
 @pytest.mark.proves("M8")
+async def test_turns_are_counted_while_the_agent_works_and_bound_it_there(working):
+    steps = [{"run": f"echo {number}"} for number in range(200)]
+    task = await waiting(working, *steps, {"await": 1}, {"say": "b"}, budget=Budget(turns=2))
+    assert "the budget is used up" in task.detail
+    assert task.used.turns >= 2
+    assert "of 2 turns" in task.detail
+    await answer(working, task, State.DENIED)
+    ended = await working.ended(task)
+    assert (ended.state, ended.reason) == (S.FAILED, Reason.BUDGET)
+
+
+@pytest.mark.proves("M8")
 async def test_what_a_sandbox_asks_for_keeps_nobody_from_being_asked_about_its_agent(working):
     steps = [{"say": "a"}, {"await": 1}, USAGE, {"sleep": 100}]
     task = await working.begin(*steps, budget=Budget(tokens=100))

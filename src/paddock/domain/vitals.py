@@ -37,7 +37,8 @@ class Thresholds:
     restart_backoff: float = 2.0
     """So many times longer after every restart within the hour."""
     stop_grace_s: float = 10.0
-    """What has to be ended is asked to for so long, then it is killed."""
+    """What has to be ended has so long: half of it after it was asked to, half after SIGTERM, then
+    it is killed. One that shows no sign of life is not asked, and has a tenth of it."""
     beat_every_s: float = 5.0
     """How often a sandbox tells how its agent does."""
     beat_lasts_s: float = 15.0
@@ -65,6 +66,21 @@ class Thresholds:
                     remediation="correct it, or leave it out for the default",
                 )
         self._check_order()
+
+    @property
+    def polite_s(self) -> float:
+        """From asking an agent to end to making it."""
+        return self.stop_grace_s / 2
+
+    @property
+    def force_s(self) -> float:
+        """From SIGTERM to SIGKILL."""
+        return self.stop_grace_s / 2
+
+    @property
+    def deaf_s(self) -> float:
+        """The same, for one that hears nothing."""
+        return self.stop_grace_s / 10
 
     def _check_order(self) -> None:
         steps = [rung.after_s(self) for rung in LADDER if rung.after_s(self)]

@@ -25,7 +25,7 @@ from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
 from paddock.services import task_mail
 from paddock.services.changes import Changes
-from paddock.services.task_agents import FORCE_S, AgentRun, Setting
+from paddock.services.task_agents import AgentRun, Setting
 from paddock.services.task_asking import Asking
 from paddock.services.task_checks import result_of
 from paddock.services.task_desk import TaskDesks
@@ -179,8 +179,8 @@ class TaskRun:
             self._moves.check_wanted(hold)
             await self._begin(hold, "", stage=first_stage(hold.task.wish))
         elif conversation.has_ended and hold.task.state is TaskState.WAITING:
-            modes, now = agent.traits.modes, self._clock.wall()
-            await ask_no_more(hold, self._watching.approvals, modes, now)
+            approvals, now = self._watching.approvals, self._clock.wall()
+            await ask_no_more(hold, approvals, agent.traits.modes, now)
         elif conversation.has_ended:
             mail = await self._store.read(lambda tx: task_mail.waiting(tx, hold.task.id))
             task = await hold.refresh()
@@ -382,8 +382,9 @@ class TaskRun:
         """Nobody will look after it any more."""
         if task.conversation.is_running and task.conversation.is_started:
             with suppress(PaddockError):
+                force_s = self._watching.config.health.force_s
                 async with self._workspaces.enter(task) as entered:
-                    await entered.guest.runs.end(task.conversation.run_key(task.id), FORCE_S)
+                    await entered.guest.runs.end(task.conversation.run_key(task.id), force_s)
 
     async def _is_lost(self, task: TaskRecord) -> bool:
         sandbox = await self._sandbox(task)

@@ -10,7 +10,16 @@ from paddock.domain.agent_event import AgentEvent
 from paddock.domain.errors import PaddockError
 from paddock.domain.event import EventKind
 from paddock.domain.examination import Examined, Look, next_look
-from paddock.domain.guardian import Act, Facts, GuardianPolicy, Place, brought_up, history_of, kept
+from paddock.domain.guardian import (
+    Act,
+    Facts,
+    GuardianPolicy,
+    Place,
+    Rule,
+    brought_up,
+    history_of,
+    kept,
+)
 from paddock.domain.guardian.policy import RuleName
 from paddock.domain.guardian.rules import is_step, still_stuck
 from paddock.domain.quarantine import in_words, is_too_odd, oddness
@@ -39,6 +48,9 @@ class Watching:
     config: TasksConfig
     approvals: Approvals
     readers: Readers
+    rules: Sequence[Rule]
+    policy: GuardianPolicy
+    """Of a task that says nothing of the guardian."""
     is_paused: Callable[[TaskRecord], Awaitable[bool]]
     """Whether its sandbox is: then nothing can be seen of its agent, and nothing is wrong."""
     examine: Callable[[TaskRecord, str], Awaitable[Examined]]
@@ -60,8 +72,13 @@ class Watch:
         self._home = home
         self._reading: asyncio.Task[Reviewed | None] | None = None
         acting = TaskActing(parts.approvals, clock, hold, hands)
-        timeout_s = parts.config.guardian.ask_timeout_s
-        self._guardian = Guardian(clock, acting, ask_timeout_s=timeout_s, readers=parts.readers)
+        self._guardian = Guardian(
+            clock,
+            acting,
+            rules=parts.rules,
+            ask_timeout_s=parts.config.guardian.ask_timeout_s,
+            readers=parts.readers,
+        )
 
     @property
     def every_s(self) -> float:
@@ -199,7 +216,7 @@ class Watch:
         return Facts(
             now=now,
             state=task.state,
-            policy=policy_of(task, self._parts.config),
+            policy=self._parts.policy.of_task(task.wish.guardian, task.wish.scope),
             place=Place(task.directory, self._home),
             budget=task.wish.budget.times(1 + task.extensions),
             spent=task.used,
@@ -227,11 +244,6 @@ class Watch:
         if refused is not None:
             await self._hands.go_on()
             await self._hands.stop(*refusal(task, refused))
-
-
-def policy_of(task: TaskRecord, config: TasksConfig) -> GuardianPolicy:
-    """What was said for the task, and the installation's word for the rest."""
-    return config.guardian.policy().of_task(task.wish.guardian, task.wish.scope)
 
 
 async def _sampled(guest: TransferGuest, now: float, before: Vitals | None) -> Beat | None:

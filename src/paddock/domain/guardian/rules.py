@@ -54,7 +54,8 @@ class Finding:
 
 
 class Rule(Protocol):
-    """One thing to watch for."""
+    """One thing to watch for. One that is not built in may have an `act`: what is done about what
+    it finds where a task says nothing of it; `note` unless it has."""
 
     @property
     def name(self) -> str: ...

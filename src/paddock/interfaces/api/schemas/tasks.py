@@ -40,7 +40,7 @@ class SpentShape(Shape):
     cached_tokens: int = Field(description="of the input, what the model API had cached")
     output_tokens: int
     cost_usd: float
-    turns: int
+    turns: int = Field(description="answers of the model, each with the tools that it called")
 
 
 class ProgressShape(Shape):
