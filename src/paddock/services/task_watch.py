@@ -25,7 +25,7 @@ from paddock.domain.guardian.rules import is_step, still_stuck
 from paddock.domain.quarantine import in_words, is_too_odd, oddness
 from paddock.domain.reason import Reason
 from paddock.domain.task import TaskRecord, TaskState
-from paddock.domain.vitals import Beat, Measure, Vitals
+from paddock.domain.vitals import Beat, Measure, Thresholds
 from paddock.ports.clock import Clock
 from paddock.ports.store import Transaction
 from paddock.services.approvals import Approvals
@@ -113,14 +113,13 @@ class Watch:
             began = signs.begun(self._clock.wall())
             await self._hold.change(lambda _tx, task: replace(task, vitals=began))
             return
-        now = self._clock.wall()
-        sample = await _sampled(guest, now, self._hold.task.vitals)
+        sample = await _sampled(guest, self._hold.task, self._clock.wall())
+        now, health = self._clock.wall(), self._parts.config.health
 
-        def change(_tx: Transaction, task: TaskRecord) -> TaskRecord:
+        def change(tx: Transaction, task: TaskRecord) -> TaskRecord:
             vitals = task.vitals or signs.begun(now)
-            if sample is not None:
-                vitals = signs.felt(vitals, sample, self._parts.config.health)
-            task = replace(task, vitals=vitals)
+            vitals = signs.felt(vitals, sample, health) if sample else signs.missed(vitals)
+            task = _with_pulse(tx, replace(task, vitals=vitals), health, now)
             if task.state is not TaskState.RUNNING:
                 return task
             watch = self._guardian.judge(task, (), self._facts(task, now))
@@ -246,13 +245,27 @@ class Watch:
             await self._hands.stop(*refusal(task, refused))
 
 
-async def _sampled(guest: TransferGuest, now: float, before: Vitals | None) -> Beat | None:
-    """None when nobody answers: that is a beat that never came."""
-    with suppress(PaddockError):
-        used = await guest.usage()
-        seen = await guest.exec(("cat", "/proc/net/dev"), timeout=_LOOK_S)
+def _with_pulse(tx: Transaction, task: TaskRecord, health: Thresholds, now: float) -> TaskRecord:
+    """Told whenever it becomes another, so that one missing sign warns before three restart it."""
+    vitals = task.vitals or signs.begun(now)
+    pulse = signs.pulse(vitals, now, health)
+    if pulse is vitals.pulse:
+        return task
+    silent_s = round(max(0.0, now - vitals.beat_at), 1)
+    data = {"pulse": pulse, "beat": vitals.seq, "missing": vitals.missing, "silent_s": silent_s}
+    tx.events.append([note(task, EventKind.TASK_PULSE, now, data)])
+    return replace(task, vitals=replace(vitals, pulse=pulse))
+
+
+async def _sampled(guest: TransferGuest, task: TaskRecord, now: float) -> Beat | None:
+    """None when nobody answers, or not in time: that is a beat that never came."""
+    with suppress(PaddockError, TimeoutError):
+        async with asyncio.timeout(_LOOK_S):
+            await guest.runs.get(task.conversation.run_key(task.id))
+            used = await guest.usage()
+            seen = await guest.exec(("cat", "/proc/net/dev"), timeout=_LOOK_S)
         return Beat(
-            seq=(before.seq if before else 0) + 1,
+            seq=(task.vitals.seq if task.vitals else 0) + 1,
             at=now,
             cpu_s=used.cpu_seconds,
             network_bytes=_network(seen.stdout),
