@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from paddock.domain.agent_event import AgentEvent, AgentEventKind
-from paddock.domain.errors import Conflict, Unavailable
+from paddock.domain.errors import Conflict, LimitExceeded, Unavailable
 from paddock.domain.guardian import BUILT_IN, Act, Facts, GuardianPolicy, Place
 from paddock.domain.ids import new_id
 from paddock.domain.task import TaskRecord, TaskState
@@ -163,6 +163,15 @@ async def test_a_nudge_that_an_agent_cannot_take_becomes_a_question(watched):
     failed, _ = await watched.events()
     assert failed.data["error"] == "command takes no messages"
     assert watched.deeds.done.keys() == {"guardian-1"}
+
+
+@pytest.mark.proves("M7")
+async def test_an_agent_that_nobody_can_be_asked_about_stands_still(watched):
+    watched.deeds.refusing["ask"] = LimitExceeded("too many questions")
+    await watched.see(DANGER)
+    assert await watched.act() == ["guardian.failed"]
+    assert await watched.act() == ["guardian.failed", "guardian.paused"]
+    assert (await watched.events())[0].data["then"] == "pause instead, or again"
 
 
 async def test_what_may_work_later_is_tried_again_and_not_for_ever(watched):

@@ -83,7 +83,7 @@ async def test_rounds_have_an_end(working):
 async def test_a_budget_that_is_used_up_ends_rounds(working):
     steps = [step for n in range(5) for step in ({"append": ["answer", str(n)]}, {"end": "so"})]
     task = await working.done(
-        *steps, checks=(GOOD,), rounds=Rounds(9), budget=Budget(turns=2), guardian=QUIET
+        *steps, checks=(GOOD,), rounds=Rounds(9), budget=Budget(turns=4), guardian=QUIET
     )
     assert (task.state, task.reason) == (S.FAILED, Reason.BUDGET)
     assert len(task.rounds) == 2

@@ -30,7 +30,7 @@ async def test_a_task_runs_to_its_end_and_tells_what_came_of_it(working):
     assert [(each.path, each.kind, each.added) for each in task.result.files] == [
         ("a/hello.txt", "added", 1)
     ]
-    assert (task.spent.tokens, task.spent.cost_usd, task.spent.turns) == (13, 0.5, 1)
+    assert (task.spent.tokens, task.spent.cost_usd, task.spent.turns) == (13, 0.5, 2)
     assert await working.read(task, "a/hello.txt") == "hello\n"
     kinds = [each.kind for each in await working.events(task)]
     states = [kind for kind in kinds if kind.startswith("task.") and kind != "task.phase"]

@@ -2,19 +2,21 @@
 
 import pytest
 
-from paddock.domain.approval import Answer, State
+from paddock.domain.approval import MOST_PENDING, Answer, Kind, State
 from paddock.domain.budget import Budget
-from paddock.domain.errors import Conflict
+from paddock.domain.errors import Conflict, LimitExceeded
 from paddock.domain.guardian import GuardianConfig
-from paddock.domain.message import MessageState
+from paddock.domain.message import MessageState, Mode
 from paddock.domain.reason import Reason
 from paddock.domain.task import TaskState
 from paddock.domain.vitals import Thresholds
+from paddock.services.approvals import Question
 from paddock.services.task_config import TasksConfig
 from paddock.settings import AgentsConfig, Settings
-from tests.tasks.conftest import OWN, on_local, operator
+from tests.tasks.conftest import OWN, command, on_local, operator
 
 S = TaskState
+OWN_PID = {"run": "echo $PPID > pid"}
 USAGE = {"usage": {"input_tokens": 80, "output_tokens": 40}}
 
 
@@ -50,6 +52,83 @@ async def test_a_budget_that_is_used_up_waits_for_somebody_and_goes_on_with_as_m
     assert [each.detail["before"]["used"] for each in mine] == [120]
 
 
+async def kill_agent(working, task):
+    """One whose first step was `OWN_PID`."""
+    kill = command("sh", "-c", f"kill -9 $(cat {task.directory}/pid)")
+    ran = await working.plane.services.commands.run(working.who, task.sandbox_id, kill)
+    assert ran.exit_code == 0, ran.stderr
+
+
+@pytest.mark.proves("M8")
+async def test_a_budget_is_asked_about_again_when_the_agent_died_before_somebody_answered(working):
+    more = [{"await": 1}, {"say": "done"}]
+    task = await waiting(working, OWN_PID, USAGE, *more, budget=Budget(tokens=100))
+    await kill_agent(working, task)
+    again = await working.until(
+        task, lambda now: now.state.is_final or now.waits_for not in ("", task.waits_for)
+    )
+    assert (again.state, len(again.restarts)) == (S.WAITING, 1), again.detail
+    assert "the budget is used up: 120 of 100 tokens" in again.detail
+    await answer(working, again, State.ALLOWED_ONCE, "go on")
+    ended = await working.ended(task)
+    assert (ended.state, ended.extensions) == (S.COMPLETED, 1)
+
+
+async def test_who_resumes_a_task_without_budget_gives_as_much_again_also_to_a_dead_agent(working):
+    task = await working.begin(
+        OWN_PID,
+        USAGE,
+        {"await": 1},
+        {"say": "done"},
+        budget=Budget(tokens=100),
+        guardian={"budget_gone": "pause"},
+    )
+    task = await working.until(task, lambda now: now.state is S.WAITING)
+    await kill_agent(working, task)
+    await working.until(task, lambda now: now.conversation.has_ended)
+    await working.tasks.resume(working.who, task.id)
+    await working.until(task, lambda now: now.state is S.RUNNING)
+    await working.tasks.send(working.who, task.id, "go on", Mode.NOW)
+    ended = await working.ended(task)
+    assert (ended.state, ended.extensions) == (S.COMPLETED, 1)
+
+
+@pytest.mark.proves("M8")
+async def test_turns_are_counted_while_the_agent_works_and_bound_it_there(working):
+    steps = [{"run": f"echo {number}"} for number in range(200)]
+    task = await waiting(working, *steps, {"await": 1}, {"say": "b"}, budget=Budget(turns=2))
+    assert "the budget is used up" in task.detail
+    assert task.used.turns >= 2
+    assert "of 2 turns" in task.detail
+    await answer(working, task, State.DENIED)
+    ended = await working.ended(task)
+    assert (ended.state, ended.reason) == (S.FAILED, Reason.BUDGET)
+
+
+@pytest.mark.proves("M8")
+async def test_what_a_sandbox_asks_for_keeps_nobody_from_being_asked_about_its_agent(working):
+    steps = [{"say": "a"}, {"await": 1}, USAGE, {"sleep": 100}]
+    task = await working.begin(*steps, budget=Budget(tokens=100))
+    task = await working.until(task, lambda now: now.conversation.judged.did_something)
+    approvals, store = working.plane.services.approvals, working.plane.services.store
+
+    async def ask(number):
+        host = f"host{number}.example:443"
+        asked = Question(Kind.EGRESS, host, host, "", "test", {}, 3600.0)
+        sandbox = await store.read(lambda tx: tx.sandboxes.get(task.team_id, task.sandbox_id))
+        await store.write(lambda tx: approvals.ask(tx, sandbox, asked))
+
+    for number in range(MOST_PENDING):
+        await ask(number)
+    with pytest.raises(LimitExceeded):
+        await ask(MOST_PENDING)
+    await working.tasks.send(working.who, task.id, "go", Mode.NOW)
+    task = await working.until(task, lambda now: now.state.is_final or now.state is S.WAITING)
+    assert (task.state, task.waits_rule) == (S.WAITING, "budget_gone")
+    await answer(working, task, State.DENIED)
+    assert (await working.ended(task)).reason is Reason.BUDGET
+
+
 async def test_who_says_no_ends_the_task_with_what_there_is(working):
     steps = [{"write": ["a", "1"]}, USAGE, {"sleep": 100}]
     task = await waiting(working, *steps, budget=Budget(tokens=100))
@@ -62,8 +141,8 @@ async def test_who_says_no_ends_the_task_with_what_there_is(working):
 
 @pytest.mark.proves("M6", "M7")
 async def test_a_dangerous_command_is_asked_about_and_the_agent_stands_still(working):
-    command = "git push --force origin main; sleep 1; echo more >> log"
-    steps = [{"say": "x"}, {"run": command}, {"append": ["log", "after\n"]}, {"sleep": 0.1}]
+    push = "git push --force origin main; sleep 1; echo more >> log"
+    steps = [{"say": "x"}, {"run": push}, {"append": ["log", "after\n"]}, {"sleep": 0.1}]
     task = await waiting(working, *steps, {"say": "done"})
     assert "main or master" in task.detail
     with pytest.raises(Conflict, match="waits for the answer"):
@@ -125,7 +204,7 @@ async def impatient():
         yield working
 
 
-@pytest.mark.proves("H1", "H2", "H4")
+@pytest.mark.proves("H1", "H4")
 async def test_an_agent_that_stands_still_is_started_again_and_one_that_works_is_not(impatient):
     stuck = await impatient.begin({"say": "x"}, {"hang": 1000}, {"say": "woken"})
     busy = await impatient.begin({"run": "timeout 6 sh -c 'while :; do :; done'"}, {"say": "done"})

@@ -16,6 +16,7 @@ class Budget:
     tokens: int | None = None
     cost_usd: float | None = None
     turns: int | None = None
+    """Answers of the model, each with the tools that it calls."""
 
     def __post_init__(self) -> None:
         for each in fields(self):

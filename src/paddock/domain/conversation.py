@@ -17,6 +17,8 @@ from paddock.domain.reason import Reason
 LONGEST_LINE = 8 << 20
 """What is longer is no line of any agent: it is left out, and the next one is read."""
 _MOST_ERRORS = 4096
+_ANSWERS = frozenset({AgentEventKind.THINKING, AgentEventKind.MESSAGE, AgentEventKind.TOOL_CALL})
+"""What a model's answer is told as."""
 
 
 class Stage(StrEnum):
@@ -80,6 +82,11 @@ class Conversation:
     """How many of them were told although it had told more than is kept."""
     lines: int = 0
     """How many lines of its current run were heard."""
+    turns: int = 0
+    """How many answers its model has given in its current run, each with the tools that it called
+    for."""
+    is_answering: bool = False
+    """There is something of an answer that is not counted yet."""
     raw: int = 0
     """How many bytes of its output are kept."""
     is_started: bool = False
@@ -157,6 +164,7 @@ def stepped(conversation: Conversation, talk: Talk) -> Conversation:
             said += 1
         seq = said if say.door is Door.STDIN else 0
         outbox.append(Out(seq, say.data, say.door, say.message))
+    turns, is_answering = _turned(conversation, talk.events)
     return replace(
         conversation,
         state=talk.state,
@@ -164,6 +172,8 @@ def stepped(conversation: Conversation, talk: Talk) -> Conversation:
         said=said,
         outbox=tuple(outbox),
         events=conversation.events + len(talk.events),
+        turns=turns,
+        is_answering=is_answering,
         judged=_heard(conversation.judged, talk.events),
         is_over=talk.is_over,
         must_stop=conversation.must_stop or talk.must_stop,
@@ -256,6 +266,23 @@ def _heard(judged: Judged, events: tuple[AgentEvent, ...]) -> Judged:
     for event in events:
         told.hear(event)
     return Judged(told.error, told.last_words, told.did_something, told.has_completed)
+
+
+def _turned(conversation: Conversation, events: tuple[AgentEvent, ...]) -> tuple[int, bool]:
+    """An answer counts when the first of its tools has given a result, after which the model is
+    asked again, or when it was the last."""
+    turns, is_answering = conversation.turns, conversation.is_answering
+    for event in events:
+        if event.kind in _ANSWERS:
+            is_answering = True
+        elif event.kind is AgentEventKind.COMPLETED:
+            # The last words may be told with the end only.
+            turns += is_answering or bool(event.data.get("text"))
+            is_answering = False
+        elif event.kind is AgentEventKind.TOOL_RESULT:
+            turns += is_answering
+            is_answering = False
+    return turns, is_answering
 
 
 def usage_of(events: tuple[AgentEvent, ...]) -> list[Mapping[str, Any]]:

@@ -92,6 +92,8 @@ class EventKind(StrEnum):
     """It came no step further on the way to its agent, and is given out again."""
     TASK_DIAGNOSIS = "task.diagnosis"
     """What was found in a sandbox whose task is stuck, or that somebody asked about."""
+    TASK_PULSE = "task.pulse"
+    """Its sandbox does not tell of its agent, for how long; or it does again."""
     TASK_RESTARTED = "task.restarted"
     """Its agent had died or stood still, and was started again."""
     TASK_ROUND = "task.round"

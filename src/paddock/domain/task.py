@@ -22,7 +22,7 @@ from paddock.domain.task_review import Reviewed, agent_at
 from paddock.domain.task_rounds import Checked, Round
 from paddock.domain.task_wish import TaskWish
 from paddock.domain.team import Principal, Role, Scope
-from paddock.domain.vitals import Vitals
+from paddock.domain.vitals import Pulse, Vitals
 
 TASK_PREFIX = "tsk"
 
@@ -236,6 +236,13 @@ class TaskRecord:
     def heartbeat_at(self) -> float | None:
         """When the sandbox last said that the agent is at work."""
         return self.vitals.beat_at if self.vitals is not None else None
+
+    @property
+    def pulse(self) -> Pulse | None:
+        """Whether it still does; None where no agent is at work."""
+        if self.vitals is None or self.state is not TaskState.RUNNING:
+            return None
+        return self.vitals.pulse
 
     @property
     def used(self) -> Spent:

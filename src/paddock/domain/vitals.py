@@ -37,11 +37,13 @@ class Thresholds:
     restart_backoff: float = 2.0
     """So many times longer after every restart within the hour."""
     stop_grace_s: float = 10.0
-    """What has to be ended is asked to for so long, then it is killed."""
+    """What has to be ended has so long: half of it after it was asked to, half after SIGTERM, then
+    it is killed. One that shows no sign of life is not asked, and has a tenth of it."""
     beat_every_s: float = 5.0
-    """How often a sandbox tells how its agent does."""
+    """How often a sandbox is asked how its agent does."""
     beat_lasts_s: float = 15.0
-    """One beat missed is a warning, the second makes the agent degraded, the third lost."""
+    """An answer is good for so long. Without another its agent counts as late; after twice as
+    long as degraded, after three times as long as lost: then it is started again."""
     claimed_lasts_s: float = 60.0
     """A task that somebody has taken up and not begun for so long is given out again. 0 waits."""
     step_lasts_s: float = 180.0
@@ -65,6 +67,21 @@ class Thresholds:
                     remediation="correct it, or leave it out for the default",
                 )
         self._check_order()
+
+    @property
+    def polite_s(self) -> float:
+        """From asking an agent to end to making it."""
+        return self.stop_grace_s / 2
+
+    @property
+    def force_s(self) -> float:
+        """From SIGTERM to SIGKILL."""
+        return self.stop_grace_s / 2
+
+    @property
+    def deaf_s(self) -> float:
+        """The same, for one that hears nothing."""
+        return self.stop_grace_s / 10
 
     def _check_order(self) -> None:
         steps = [rung.after_s(self) for rung in LADDER if rung.after_s(self)]
@@ -111,12 +128,25 @@ LADDER = (
 """What follows a restart that is not allowed any more is FAIL; see `may_restart`."""
 
 
+class Pulse(StrEnum):
+    """Whether a sandbox still tells of its agent, when it is asked."""
+
+    STEADY = "steady"
+    LATE = "late"
+    """For longer than a beat lasts it has not."""
+    DEGRADED = "degraded"
+    """For twice as long."""
+    LOST = "lost"
+    """Three times as long as a beat lasts: its agent is started again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """What a sandbox tells of its agent every few seconds, while the agent works."""
+    """What a sandbox tells of its agent when it is asked, every few seconds while the agent
+    works."""
 
     seq: int
-    """Grows by one with every beat of a run."""
+    """Of the asking: grows by one with every one, also with those that nobody answers."""
     at: float
     output_at: float | None = None
     """When the agent last wrote something."""
@@ -137,6 +167,8 @@ class Vitals:
     seq: int = 0
     missing: int = 0
     """Beats that never came, by their numbers."""
+    pulse: Pulse = Pulse.STEADY
+    """As it was last told."""
     sampled_at: float | None = None
     """When the counters had the following values."""
     cpu_s: float | None = None
@@ -171,6 +203,11 @@ def felt(vitals: Vitals, beat: Beat, thresholds: Thresholds) -> Vitals:
     if came.sampled_at is not None and beat.at - came.sampled_at < _SHORTEST_SAMPLE_S:
         return came
     return _sampled(came, beat, thresholds)
+
+
+def missed(vitals: Vitals) -> Vitals:
+    """Nobody answered, or too late."""
+    return replace(vitals, seq=vitals.seq + 1, missing=vitals.missing + 1)
 
 
 def _sampled(vitals: Vitals, beat: Beat, thresholds: Thresholds) -> Vitals:
@@ -234,16 +271,6 @@ def due(silent_s: float, thresholds: Thresholds) -> Rung | None:
     """How far up the ladder a silence leads."""
     reached = [r for r in LADDER if r.after_s(thresholds) and silent_s >= r.after_s(thresholds)]
     return reached[-1] if reached else None
-
-
-class Pulse(StrEnum):
-    """Whether a sandbox still tells of its agent."""
-
-    STEADY = "steady"
-    LATE = "late"
-    DEGRADED = "degraded"
-    LOST = "lost"
-    """Three times as long as a beat lasts: its agent is started again."""
 
 
 _PULSES = tuple(Pulse)

@@ -136,7 +136,9 @@ class Approvals:
     def ask(self, tx: Transaction, sandbox: SandboxRecord, question: Question) -> Approval:
         """The question as it stands: the same one is asked once, and counted.
 
-        LimitExceeded when the sandbox has too many.
+        LimitExceeded when the sandbox has too many. Whether a task goes on is asked in any case:
+        its agent stands still meanwhile, so that it is one question at a time, and what a sandbox
+        asks for must not keep anybody from being asked about its agent.
         """
         now = self._clock.wall()
         latest = tx.approvals.latest(sandbox.id, question.kind, question.what)
@@ -146,7 +148,8 @@ class Approvals:
             again = rules.asked_again(latest, question.times, now)
             tx.approvals.replace(again)
             return again
-        _check_room(tx, sandbox, now)
+        if question.kind is not Kind.QUESTION:
+            _check_room(tx, sandbox, now)
         asked = Approval(
             id=new_id(APPROVAL_PREFIX),
             team_id=sandbox.team_id,

@@ -6,8 +6,9 @@ and is done once. Nothing here fails silently: what could not be done is an even
 """
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from paddock.domain.agent_event import AgentEvent
@@ -237,11 +238,19 @@ class _Safe:
 
     def judge(self, seen: History, event: AgentEvent | None, facts: Facts) -> Finding | None:
         try:
-            return self._rule.judge(seen, event, facts)
+            found = self._rule.judge(seen, event, facts)
+            return None if found is None else self._checked(found)
         except Exception as error:  # noqa: BLE001 - rules may be anybody's
             kind = type(error).__name__
             why = f"the rule {self.name} failed: {kind}: {error}"[:500]
             return Finding(self.name, f"failed {kind}", why, "", failed=True)
+
+    def _checked(self, found: Finding) -> Finding:
+        """Under its own name, which policies go by, and such as can be kept."""
+        if not isinstance(found, Finding):
+            raise TypeError(f"it returned {type(found).__name__}, and neither a Finding nor None")
+        json.dumps(asdict(found))
+        return replace(found, rule=self.name)
 
 
 def _found_by(review: Review) -> Finding | None:
@@ -264,12 +273,13 @@ def _unread(why: str) -> Finding:
 
 
 def _instead(wanted: Intervention, *, again: bool) -> Intervention | None:
-    """A few more tries; then a person hears of what the agent could not be told."""
+    """A few more tries; then a person hears of what the agent could not be told, and an agent that
+    nobody can be asked about stands still until somebody looks."""
     if again and wanted.tries + 1 < MOST_TRIES:
         return replace(wanted, tries=wanted.tries + 1)
     if wanted.act is Act.NUDGE:
         return replace(wanted, act=Act.ASK, tries=0)
-    return None
+    return replace(wanted, act=Act.PAUSE, tries=0) if wanted.act is Act.ASK else None
 
 
 def _told(done: Done) -> tuple[EventKind, dict[str, Any]]:

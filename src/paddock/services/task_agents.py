@@ -27,13 +27,12 @@ from paddock.ports.tasks import Output
 from paddock.services import task_mail, task_pause
 from paddock.services.task_events import agent_events
 from paddock.services.task_hold import Hold
-from paddock.services.task_pace import POLITE_S, WAIT_S, Marks, patience
+from paddock.services.task_pace import WAIT_S, Marks, patience, takes_too_long
 from paddock.services.task_reading import Steps, apart, bounded, read_errors, read_lines, spent_of
 from paddock.services.task_watch import Watch, Watching
 from paddock.services.transfers import TransferGuest
 
 _PAUSE_S = 0.05
-FORCE_S = 5.0
 _LINGER_S = 10.0
 """How long one that has nothing left to do may take to end."""
 _LONGEST_S = 14 * 86_400.0
@@ -81,6 +80,7 @@ class AgentRun:
         self._acked = 0
         self._is_forced = self._is_deaf = False
         self._beats_at = clock.wall()
+        self._health = watching.config.health
         self._watch = Watch(watching, clock, hold, hands=self, home=setting.brief.home)
         self._lingers_until: float | None = None
 
@@ -89,9 +89,9 @@ class AgentRun:
         return self._hold.task.conversation
 
     @property
-    def _patience(self) -> float:
-        marks = Marks(self._beats_at, self._lingers_until, self._is_forced, self._is_deaf)
-        return patience(self._hold.task, marks, self._clock.wall())
+    def _marks(self) -> Marks:
+        polite_s, lingers = self._health.polite_s, self._lingers_until
+        return Marks(self._beats_at, polite_s, lingers, self._is_forced, self._is_deaf)
 
     @property
     def _key(self) -> str:
@@ -175,9 +175,8 @@ class AgentRun:
         """Until there is something to read, which is the answer, or something else to do."""
         woken = asyncio.create_task(news.wait())
         try:
-            await asyncio.wait(
-                {reading, woken}, timeout=self._patience, return_when=asyncio.FIRST_COMPLETED
-            )
+            wait_s = patience(self._hold.task, self._marks, self._clock.wall())
+            await asyncio.wait({reading, woken}, timeout=wait_s, return_when="FIRST_COMPLETED")
         finally:
             woken.cancel()
         return reading.done()
@@ -251,14 +250,12 @@ class AgentRun:
             await self.stop(Reason.DEADLINE)
             return
         await self._close_when_over()
-        too_long = (
-            conversation.stopping_since is not None
-            and now >= conversation.stopping_since + POLITE_S
-        ) or (self._lingers_until is not None and now >= self._lingers_until)
+        too_long = takes_too_long(conversation, self._marks, now)
         if (too_long or conversation.must_stop) and not self._is_forced:
             self._is_forced = True
             with suppress(Conflict, NotFound):  # it has ended meanwhile
-                await self._runs.end(self._key, FORCE_S if too_long else 1.0)
+                grace_s = self._health.force_s if too_long else self._health.deaf_s
+                await self._runs.end(self._key, grace_s)
 
     async def _close_when_over(self) -> None:
         """An agent that has nothing left to do and nothing waiting for it may go."""
@@ -390,7 +387,8 @@ class AgentRun:
             task_mail.note_seen(tx, current.id, seen, now)
             if output is not None and current.conversation.raw < _MOST_RAW:
                 tx.outputs.add(output)
-            spent = current.spent.plus(spent_of(events))
+            turns = conversation.turns - current.conversation.turns
+            spent = current.spent.plus(spent_of(events, turns))
             changed = replace(current, conversation=conversation, spent=spent)
             return self._watch.judged(changed, events) if events else changed
 

@@ -17,7 +17,6 @@ from paddock.domain.task import Phase, TaskRecord, TaskState
 from paddock.domain.task_course import Next, Step, regardless
 from paddock.ports.clock import Clock
 from paddock.services.changes import Changes
-from paddock.services.task_agents import FORCE_S
 from paddock.services.task_checks import result_of
 from paddock.services.task_hold import Hold
 from paddock.services.task_judging import last_found
@@ -34,9 +33,17 @@ class Endings:
     """The same for every task."""
 
     def __init__(
-        self, clock: Clock, changes: Changes, workspaces: Workspaces, *, moves: Moves, modes: Modes
+        self,
+        clock: Clock,
+        changes: Changes,
+        workspaces: Workspaces,
+        *,
+        moves: Moves,
+        modes: Modes,
+        force_s: float,
     ) -> None:
         self._clock = clock
+        self._force_s = force_s
         self._changes = changes
         self._workspaces = workspaces
         self._moves = moves
@@ -151,7 +158,7 @@ class Endings:
         if task.conversation.is_running and task.conversation.is_started:
             with suppress(PaddockError):
                 async with self._workspaces.enter(task) as entered:
-                    await entered.guest.runs.end(task.conversation.run_key(task.id), FORCE_S)
+                    await entered.guest.runs.end(task.conversation.run_key(task.id), self._force_s)
 
 
 def in_words(error: PaddockError) -> str:

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
+from paddock.domain.conversation import Conversation
 from paddock.domain.task import TaskRecord
 
 WAIT_S = 15.0
-POLITE_S = 5.0
-"""How long an agent may take to end when it is asked to, before it is made to."""
 _INBOX_LOOK_S = 0.05
 
 
@@ -16,12 +15,21 @@ class Marks:
 
     beats_at: float
     """When the next sign of life is due."""
+    polite_s: float
+    """How long an agent may take to end when it is asked to, before it is made to."""
     lingers_until: float | None = None
     """How long one that has nothing left to do may take to end."""
     is_forced: bool = False
     """It was made to end."""
     is_deaf: bool = False
     """Nothing can be said to it any more."""
+
+
+def takes_too_long(conversation: Conversation, marks: Marks, now: float) -> bool:
+    """To end, though it was asked to or has nothing left to do."""
+    asked, lingers = conversation.stopping_since, marks.lingers_until
+    is_late = asked is not None and now >= asked + marks.polite_s
+    return is_late or (lingers is not None and now >= lingers)
 
 
 def patience(task: TaskRecord, marks: Marks, now: float) -> float:
@@ -34,7 +42,7 @@ def patience(task: TaskRecord, marks: Marks, now: float) -> float:
         moments.append(now + _INBOX_LOOK_S)
     if not marks.is_forced:
         if conversation.stopping_since is not None:
-            moments.append(conversation.stopping_since + POLITE_S)
+            moments.append(conversation.stopping_since + marks.polite_s)
         elif task.deadline is not None and task.waiting_since is None:
             moments.append(task.deadline)
         if marks.lingers_until is not None:

@@ -11,16 +11,17 @@ from paddock.domain.audit import AuditEntry
 from paddock.domain.authority import Rank, check_outranks, rank_of
 from paddock.domain.errors import Conflict, NotFound
 from paddock.domain.event import EventKind
+from paddock.domain.message import Mode
 from paddock.domain.task import Lease, TaskRecord, TaskState, moved
 from paddock.domain.team import Principal, Scope
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
 from paddock.services import task_asking
 from paddock.services.approvals import Approvals
+from paddock.services.task_acting import answered, going_on, let_go_on, refusal
 from paddock.services.task_asking import AGENT
 from paddock.services.task_events import note, state_event
 from paddock.services.task_hold import Hold
-from paddock.services.task_watch import going_on
 from paddock.services.wakes import Wakes
 
 PERSON = "person"
@@ -201,12 +202,7 @@ class Pausing:
                 news.clear()
         now = self._clock.wall()
 
-        def go_on(tx: Transaction, task: TaskRecord) -> TaskRecord:
-            running = going_on(task, now, extends=False)
-            tx.events.append([state_event(running, now)])
-            return running
-
-        await hold.change(go_on)
+        await hold.change(lambda tx, at: going_on(tx, at, now, by_person=at.is_resumed))
         return True
 
 
@@ -216,13 +212,20 @@ def _may_go_on(tx: Transaction, task: TaskRecord) -> bool:
     return task.is_resumed or task.is_cancelled
 
 
-async def ask_no_more(hold: Hold, approvals: Approvals, now: float) -> None:
-    """Its agent has ended by itself, so that nobody has to answer for it to go on."""
+async def ask_no_more(hold: Hold, approvals: Approvals, modes: frozenset[Mode], now: float) -> None:
+    """Its agent has ended by itself, so that nobody has to answer for it to go on. What somebody
+    has answered before that counts; what nobody has is brought up again where it is still so."""
 
     def change(tx: Transaction, task: TaskRecord) -> TaskRecord:
+        if (allowed := let_go_on(tx, task, modes, now)) is not None:
+            return allowed
+        refused = answered(tx, task)
         approvals.withdraw(tx, task.waits_for, "its agent has ended", now)
-        running = going_on(task, now, extends=False)
-        tx.events.append([state_event(running, now)])
-        return running
+        running = going_on(tx, task, now, by_person=False)
+        if refused is None or running.conversation.why_stopped is not None:
+            return running
+        reason, why = refusal(task, refused)
+        talk = replace(running.conversation, why_stopped=reason, stop_detail=why)
+        return replace(running, conversation=talk)
 
     await hold.change(change)

@@ -130,8 +130,8 @@ def read_errors(conversation: Conversation, told: Told, mask: Mask) -> Conversat
     return replace(conversation, errors=errors, offsets={**conversation.offsets, "stderr": at})
 
 
-def spent_of(events: Sequence[AgentEvent]) -> Spent:
-    total = Spent()
+def spent_of(events: Sequence[AgentEvent], turns: int) -> Spent:
+    total = Spent(turns=turns)
     for event in events:
         if event.kind is AgentEventKind.USAGE:
             said = event.data
@@ -143,8 +143,6 @@ def spent_of(events: Sequence[AgentEvent]) -> Spent:
                     _amount(said.get("cost_usd")),
                 )
             )
-        elif event.kind is AgentEventKind.COMPLETED:
-            total = total.plus(Spent(turns=1))
     return total
 
 

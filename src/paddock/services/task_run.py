@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from paddock.domain import conversation as talks
+from paddock.domain import vitals as signs
 from paddock.domain.conversation import Conversation, Stage
 from paddock.domain.errors import Conflict, PaddockError
 from paddock.domain.event import Event, EventKind
@@ -19,7 +20,6 @@ from paddock.domain.records import SandboxRecord
 from paddock.domain.task import Phase, TaskRecord, TaskState, check_after, moved
 from paddock.domain.task_course import Next, Step, after_run
 from paddock.domain.task_review import agent_at, first_stage
-from paddock.domain.vitals import may_restart
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
 from paddock.services import task_mail
@@ -75,7 +75,14 @@ class TaskRun:
         self._modes = Modes(clock, workspaces)
         self._reviews = Reviews(clock, workspaces)
         self._asking = Asking(clock)
-        self._endings = Endings(clock, changes, workspaces, moves=self._moves, modes=self._modes)
+        self._endings = Endings(
+            clock,
+            changes,
+            workspaces,
+            moves=self._moves,
+            modes=self._modes,
+            force_s=watching.config.health.force_s,
+        )
         self.give_up = self._endings.give_up
         self._desks = desks
 
@@ -185,7 +192,8 @@ class TaskRun:
             self._moves.check_wanted(hold)
             await self._begin(hold, "", stage=first_stage(hold.task.wish))
         elif conversation.has_ended and hold.task.state is TaskState.WAITING:
-            await ask_no_more(hold, self._watching.approvals, self._clock.wall())
+            approvals, now = self._watching.approvals, self._clock.wall()
+            await ask_no_more(hold, approvals, agent.traits.modes, now)
         elif conversation.has_ended:
             mail = await self._store.read(lambda tx: task_mail.waiting(tx, hold.task.id))
             task = await hold.refresh()
@@ -241,7 +249,7 @@ class TaskRun:
             if task.state is TaskState.COMPLETING:  # it was not right yet
                 task = replace(moved(task, TaskState.RUNNING, now), phase=Phase.AGENT)
                 tx.events.append([state_event(task, now)])
-            return replace(change(tx, task), conversation=begun)
+            return replace(change(tx, task), conversation=begun, vitals=signs.begun(now))
 
         await hold.change(begin, *events)
 
@@ -276,7 +284,7 @@ class TaskRun:
 
     async def _restart(self, hold: Hold, following: Next) -> None:
         now = self._clock.wall()
-        verdict = may_restart(hold.task.restarts, now, self._watching.config.health)
+        verdict = signs.may_restart(hold.task.restarts, now, self._watching.config.health)
         if not verdict.is_allowed:
             why = f"its agent died after {verdict.why}; last: {following.why}"
             await self._endings.end(hold, Next(Step.FAIL, reason=following.reason, why=why))

@@ -1,32 +1,38 @@
 """Over one run of an agent: its signs of life, the guardian, and what is done in its name."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
 
 from paddock.domain import vitals as signs
 from paddock.domain.agent_event import AgentEvent
-from paddock.domain.approval import Approval
-from paddock.domain.errors import PaddockError, Unsupported
+from paddock.domain.errors import PaddockError
 from paddock.domain.event import EventKind
 from paddock.domain.examination import Examined, Look, next_look
-from paddock.domain.guardian import Act, Facts, GuardianPolicy, Place, brought_up, history_of, kept
+from paddock.domain.guardian import (
+    Act,
+    Facts,
+    GuardianPolicy,
+    Place,
+    Rule,
+    brought_up,
+    history_of,
+    kept,
+)
 from paddock.domain.guardian.policy import RuleName
-from paddock.domain.guardian.rules import still_stuck
-from paddock.domain.guardian.watching import let_pass, waiting_for
-from paddock.domain.message import MESSAGE_PREFIX, Message, Mode
+from paddock.domain.guardian.rules import is_step, still_stuck
 from paddock.domain.quarantine import in_words, is_too_odd, oddness
 from paddock.domain.reason import Reason
-from paddock.domain.task import TaskRecord, TaskState, moved
-from paddock.domain.vitals import Beat, Measure, Vitals
+from paddock.domain.task import TaskRecord, TaskState
+from paddock.domain.vitals import Beat, Measure, Thresholds
 from paddock.ports.clock import Clock
 from paddock.ports.store import Transaction
-from paddock.services.approvals import Approvals, TaskQuestion
-from paddock.services.guardian import ACTOR, Guardian, Readers, Reviewed
+from paddock.services.approvals import Approvals
+from paddock.services.guardian import Guardian, Readers, Reviewed
+from paddock.services.task_acting import Hands, TaskActing, answered, let_go_on, refusal
 from paddock.services.task_config import TasksConfig
-from paddock.services.task_events import message_event, note, state_event
+from paddock.services.task_events import note
 from paddock.services.task_hold import Hold
 from paddock.services.task_oddness import odd, signs_of
 from paddock.services.transfers import TransferGuest
@@ -42,24 +48,15 @@ class Watching:
     config: TasksConfig
     approvals: Approvals
     readers: Readers
+    rules: Sequence[Rule]
+    policy: GuardianPolicy
+    """Of a task that says nothing of the guardian."""
     is_paused: Callable[[TaskRecord], Awaitable[bool]]
     """Whether its sandbox is: then nothing can be seen of its agent, and nothing is wrong."""
     examine: Callable[[TaskRecord, str], Awaitable[Examined]]
     """What can be found out about one that is stuck."""
     set_aside: Callable[[TaskRecord, str], Awaitable[object]]
     """Its sandbox, because what it does is too odd."""
-
-
-class Hands(Protocol):
-    """What can be done with a run."""
-
-    @property
-    def modes(self) -> frozenset[Mode]: ...
-
-    async def stop(self, why: Reason | None, detail: str = "") -> None: ...
-    async def begin_again(self, why: str) -> None: ...
-    async def hold_still(self) -> None: ...
-    async def go_on(self) -> None: ...
 
 
 class Watch:
@@ -74,9 +71,14 @@ class Watch:
         self._hands = hands
         self._home = home
         self._reading: asyncio.Task[Reviewed | None] | None = None
-        acting = _Acting(parts.approvals, clock, hold, hands)
-        timeout_s = parts.config.guardian.ask_timeout_s
-        self._guardian = Guardian(clock, acting, ask_timeout_s=timeout_s, readers=parts.readers)
+        acting = TaskActing(parts.approvals, clock, hold, hands)
+        self._guardian = Guardian(
+            clock,
+            acting,
+            rules=parts.rules,
+            ask_timeout_s=parts.config.guardian.ask_timeout_s,
+            readers=parts.readers,
+        )
 
     @property
     def every_s(self) -> float:
@@ -105,29 +107,42 @@ class Watch:
 
     async def beat(self, guest: TransferGuest) -> None:
         """A look at how the agent does when it says nothing."""
-        if self._hold.task.state is not TaskState.RUNNING:
+        if self._hold.task.state is not TaskState.RUNNING and not self._asks_if_stuck:
             return
         if await self._parts.is_paused(self._hold.task):
             began = signs.begun(self._clock.wall())
             await self._hold.change(lambda _tx, task: replace(task, vitals=began))
             return
-        now = self._clock.wall()
-        sample = await _sampled(guest, now, self._hold.task.vitals)
+        sample = await _sampled(guest, self._hold.task, self._clock.wall())
+        now, health = self._clock.wall(), self._parts.config.health
 
-        def change(_tx: Transaction, task: TaskRecord) -> TaskRecord:
+        def change(tx: Transaction, task: TaskRecord) -> TaskRecord:
             vitals = task.vitals or signs.begun(now)
-            if sample is not None:
-                vitals = signs.felt(vitals, sample, self._parts.config.health)
-            task = replace(task, vitals=vitals)
+            vitals = signs.felt(vitals, sample, health) if sample else signs.missed(vitals)
+            task = _with_pulse(tx, replace(task, vitals=vitals), health, now)
+            if task.state is not TaskState.RUNNING:
+                return task
             watch = self._guardian.judge(task, (), self._facts(task, now))
             return replace(task, watch=watch)
 
         await self._hold.change(change)
+        if self._hold.task.state is TaskState.RUNNING:
+            await self._look_after()
+        await self._treat()
+
+    @property
+    def _asks_if_stuck(self) -> bool:
+        """Somebody is asked what to do about the silence of its agent, which lasts: when nobody
+        answers, the next step is taken. Where looks have led to nothing, a person decides."""
+        task = self._hold.task
+        is_asked = task.state is TaskState.WAITING and bool(task.waits_for)
+        return is_asked and is_step(history_of(task.watch).waits_on)
+
+    async def _look_after(self) -> None:
         await self._find_out()
         await self._weigh()
         await self.carry_out()
         await self._review_beside()
-        await self._treat()
 
     async def _find_out(self) -> None:
         """Why it is stuck, before anything is done about it; in the end a person is asked."""
@@ -184,8 +199,10 @@ class Watch:
     async def _treat(self) -> None:
         """An agent that stands still is started again, or given up."""
         task, now = self._hold.task, self._clock.wall()
-        if task.vitals is None or task.state is not TaskState.RUNNING:
+        if task.vitals is None or (task.state is not TaskState.RUNNING and not self._asks_if_stuck):
             return
+        if task.conversation.must_stop or task.conversation.stopping_since is not None:
+            return  # asked once more, it would have as long again
         found = signs.treat(task.vitals, task.restarts, now, self._parts.config.health)
         if found is None or found.wait_s:
             return
@@ -198,7 +215,7 @@ class Watch:
         return Facts(
             now=now,
             state=task.state,
-            policy=policy_of(task, self._parts.config),
+            policy=self._parts.policy.of_task(task.wish.guardian, task.wish.scope),
             place=Place(task.directory, self._home),
             budget=task.wish.budget.times(1 + task.extensions),
             spent=task.used,
@@ -213,15 +230,7 @@ class Watch:
             return
 
         def change(tx: Transaction, task: TaskRecord) -> TaskRecord:
-            approval = _answered(tx, task)
-            goes_on = task.is_resumed or (approval is not None and approval.state.is_allowed)
-            if not goes_on:
-                return task
-            if approval is not None and approval.note:
-                _send(tx, task, approval, self._hands.modes, now=now)
-            running = going_on(task, now, extends=True)
-            tx.events.append([state_event(running, now)])
-            return running
+            return let_go_on(tx, task, self._hands.modes, now) or task
 
         task = await self._hold.change(change)
         if task.state is TaskState.RUNNING:
@@ -230,146 +239,33 @@ class Watch:
             return
         if task.conversation.stopping_since is not None:
             return  # it was refused before
-        refused = await self._hold.look(_answered)
+        refused = await self._hold.look(answered)
         if refused is not None:
-            reason = Reason.BUDGET if task.waits_rule == RuleName.BUDGET_GONE else Reason.USER
-            note = f": {refused.note}" if refused.note else ""
             await self._hands.go_on()
-            await self._hands.stop(reason, f"{refused.title} — {refused.state}{note}")
+            await self._hands.stop(*refusal(task, refused))
 
 
-class _Acting:
-    """The guardian's `Acting`, for the task that is held; each deed is done once."""
-
-    def __init__(self, approvals: Approvals, clock: Clock, hold: Hold, hands: Hands) -> None:
-        self._approvals = approvals
-        self._clock = clock
-        self._hold = hold
-        self._hands = hands
-
-    async def nudge(self, task_id: str, text: str, *, once: str) -> Mapping[str, Any]:
-        mode = _heard_by(self._hands.modes)
-        if mode is None:
-            raise Unsupported(f"{self._hold.task.agent} hears nothing while it works")
-        message_id = f"{MESSAGE_PREFIX}_{task_id.partition('_')[2]}.{once}"
-        now = self._clock.wall()
-
-        def change(tx: Transaction, task: TaskRecord) -> TaskRecord:
-            if tx.messages.get(task.team_id, message_id) is None:
-                _post(tx, Message(message_id, task.team_id, task.id, text, mode, ACTOR, now))
-            return task
-
-        await self._hold.change(change)
-        return {"message": message_id, "mode": mode}
-
-    async def ask(
-        self, task_id: str, question: str, detail: Mapping[str, Any], *, expires_s: float, once: str
-    ) -> Mapping[str, Any]:
-        rule, why = str(detail.get("rule", "")), str(detail.get("why", ""))
-
-        def change(tx: Transaction, task: TaskRecord) -> TaskRecord:
-            wanted = TaskQuestion(
-                task_id=task_id,
-                sandbox_id=task.sandbox_id,
-                team_id=task.team_id,
-                title=question,
-                why=why,
-                detail=dict(detail),
-                expires_s=expires_s,
-                what=once,
-            )
-            asked = self._approvals.ask_task_in(tx, wanted)
-            return self._waiting(tx, task, asked.id, rule=rule, why=why)
-
-        return await self._wait(change)
-
-    async def pause(self, task_id: str, why: str, *, rule: str, once: str) -> Mapping[str, Any]:
-        return await self._wait(lambda tx, task: self._waiting(tx, task, "", rule=rule, why=why))
-
-    async def stop(self, task_id: str, why: str, *, once: str) -> Mapping[str, Any]:
-        await self._hands.stop(Reason.EVICTED, why)
-        return {"stopping": True}
-
-    async def _wait(
-        self, change: Callable[[Transaction, TaskRecord], TaskRecord]
-    ) -> Mapping[str, Any]:
-        task = await self._hold.change(change)
-        await self._hands.hold_still()
-        return {"state": task.state, "approval": task.waits_for}
-
-    def _waiting(
-        self, tx: Transaction, task: TaskRecord, approval: str, *, rule: str, why: str
-    ) -> TaskRecord:
-        if task.state is not TaskState.RUNNING:
-            return task  # it waits already: one thing after the other
-        now = self._clock.wall()
-        waiting = replace(
-            moved(task, TaskState.WAITING, now, detail=why),
-            waits_for=approval,
-            waits_rule=rule,
-            waiting_since=now,
-            watch=kept(waiting_for(history_of(task.watch), rule)),
-        )
-        tx.events.append([state_event(waiting, now)])
-        return waiting
+def _with_pulse(tx: Transaction, task: TaskRecord, health: Thresholds, now: float) -> TaskRecord:
+    """Told whenever it becomes another, so that one missing sign warns before three restart it."""
+    vitals = task.vitals or signs.begun(now)
+    pulse = signs.pulse(vitals, now, health)
+    if pulse is vitals.pulse:
+        return task
+    silent_s = round(max(0.0, now - vitals.beat_at), 1)
+    data = {"pulse": pulse, "beat": vitals.seq, "missing": vitals.missing, "silent_s": silent_s}
+    tx.events.append([note(task, EventKind.TASK_PULSE, now, data)])
+    return replace(task, vitals=replace(vitals, pulse=pulse))
 
 
-def policy_of(task: TaskRecord, config: TasksConfig) -> GuardianPolicy:
-    """What was said for the task, and the installation's word for the rest."""
-    return config.guardian.policy().of_task(task.wish.guardian, task.wish.scope)
-
-
-def _heard_by(modes: frozenset[Mode]) -> Mode | None:
-    return next((each for each in (Mode.NOW, Mode.TURN) if each in modes), None)
-
-
-def _answered(tx: Transaction, task: TaskRecord) -> Approval | None:
-    found = tx.approvals.get(task.team_id, task.waits_for) if task.waits_for else None
-    return found if found is not None and not found.is_pending else None
-
-
-def _send(
-    tx: Transaction, task: TaskRecord, approval: Approval, modes: frozenset[Mode], *, now: float
-) -> None:
-    """What somebody has answered in words, the agent reads."""
-    mode, message_id = _heard_by(modes), f"{MESSAGE_PREFIX}_{approval.id.partition('_')[2]}"
-    if mode is not None and tx.messages.get(task.team_id, message_id) is None:
-        text, actor = approval.note, approval.answered_by
-        _post(tx, Message(message_id, task.team_id, task.id, text, mode, actor, now))
-
-
-def _post(tx: Transaction, message: Message) -> None:
-    tx.messages.add(message)
-    tx.events.append([message_event(message.task_id, message, message.queued_at)])
-
-
-def going_on(task: TaskRecord, now: float, *, extends: bool) -> TaskRecord:
-    """At work again; what it has waited is not held against it."""
-    waited = now - (task.waiting_since or now)
-    more = 1 if extends and task.waits_rule == RuleName.BUDGET_GONE else 0
-    by_person = extends or task.is_resumed
-    history = let_pass(history_of(task.watch), is_allowed=by_person)
-    return replace(
-        moved(task, TaskState.RUNNING, now),
-        waits_for="",
-        waits_rule="",
-        waiting_since=None,
-        is_resumed=False,
-        held_rank=0,
-        deadline=task.deadline + waited if task.deadline is not None else None,
-        extensions=task.extensions + more,
-        vitals=signs.begun(now),
-        watch=kept(history),
-    )
-
-
-async def _sampled(guest: TransferGuest, now: float, before: Vitals | None) -> Beat | None:
-    """None when nobody answers: that is a beat that never came."""
-    with suppress(PaddockError):
-        used = await guest.usage()
-        seen = await guest.exec(("cat", "/proc/net/dev"), timeout=_LOOK_S)
+async def _sampled(guest: TransferGuest, task: TaskRecord, now: float) -> Beat | None:
+    """None when nobody answers, or not in time: that is a beat that never came."""
+    with suppress(PaddockError, TimeoutError):
+        async with asyncio.timeout(_LOOK_S):
+            await guest.runs.get(task.conversation.run_key(task.id))
+            used = await guest.usage()
+            seen = await guest.exec(("cat", "/proc/net/dev"), timeout=_LOOK_S)
         return Beat(
-            seq=(before.seq if before else 0) + 1,
+            seq=(task.vitals.seq if task.vitals else 0) + 1,
             at=now,
             cpu_s=used.cpu_seconds,
             network_bytes=_network(seen.stdout),

@@ -7,7 +7,7 @@ from paddock.domain import names
 from paddock.domain.conversation import Conversation
 from paddock.domain.errors import Conflict, InvalidRequest, NotFound, Unsupported
 from paddock.domain.event import EventKind
-from paddock.domain.guardian import GuardianConfig
+from paddock.domain.guardian import GuardianPolicy
 from paddock.domain.ids import new_id
 from paddock.domain.message import MESSAGE_PREFIX, MOST_QUEUED, Message, Mode, check_text
 from paddock.domain.quarantine import check_evidence
@@ -98,7 +98,7 @@ class Tasks(TaskQuestions, TaskPauses):
         providers: Providers,
         settings: AgentSettings,
         workspaces: Workspaces,
-        guardian: GuardianConfig,
+        guardian: GuardianPolicy,
     ) -> None:
         super().__init__(store)
         self._clock = clock
@@ -287,7 +287,7 @@ class Tasks(TaskQuestions, TaskPauses):
 
     async def _planned(self, principal: Principal, submitted: Submission) -> TaskRecord:
         wish, conversation = checked(submitted.wish), Conversation()
-        self._guardian.policy().of_task(wish.guardian, wish.scope)
+        self._guardian.of_task(wish.guardian, wish.scope)
         if wish.follows:
             wish, conversation = await self._following(principal, wish)
         sandbox = await self._named_sandbox(principal, wish)

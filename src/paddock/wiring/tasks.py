@@ -1,11 +1,13 @@
 """Tasks and those who carry them out."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from paddock import __version__
 from paddock.adapters.model_reviewer import ModelReviewer
 from paddock.adapters.providers.dialing import dial
+from paddock.domain.guardian import GuardianPolicy, Rule
 from paddock.domain.sandbox import SandboxState
 from paddock.domain.task import TaskRecord
 from paddock.ports.clock import SystemClock
@@ -46,6 +48,7 @@ from paddock.services.task_workspace import Workspaces
 from paddock.services.tasks import Tasks
 from paddock.services.wakes import Wakes
 from paddock.wiring.care import care_of
+from paddock.wiring.guardian import rules_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ def tasks_of(parts: Parts, config: TasksConfig, agents: Agents) -> TaskParts:
     workspaces = Workspaces(parts.sandboxes, parts.inside, masks, trees)
     wakes = Wakes()
     care = care_of(parts, workspaces)
+    rules, policy = rules_of(config.guardian)
     run = TaskRun(
         store,
         clock,
@@ -99,7 +103,7 @@ def tasks_of(parts: Parts, config: TasksConfig, agents: Agents) -> TaskParts:
         workspaces=workspaces,
         settings=given,
         wakes=wakes,
-        watching=_watching(parts, config, care),
+        watching=_watching(parts, config, care, (rules, policy)),
         desks=_desks(parts, config, given),
         apps=AppHealths(clock, workspaces, providers=parts.providers, dial=dial),
     )
@@ -112,7 +116,7 @@ def tasks_of(parts: Parts, config: TasksConfig, agents: Agents) -> TaskParts:
         providers=parts.providers,
         settings=given,
         workspaces=workspaces,
-        guardian=config.guardian,
+        guardian=policy,
     )
     parts.sandboxes.holds.append(tasks.hold)
     attempts = Attempts(store, clock, tasks, workspaces)
@@ -130,7 +134,9 @@ def _settings(parts: Parts, agents: Agents) -> AgentSettings:
     )
 
 
-def _watching(parts: Parts, config: TasksConfig, care: Care) -> Watching:
+def _watching(
+    parts: Parts, config: TasksConfig, care: Care, guard: tuple[Sequence[Rule], GuardianPolicy]
+) -> Watching:
     async def is_paused(task: TaskRecord) -> bool:
         sandbox = await parts.changes.find(task.team_id, task.sandbox_id)
         return sandbox.state is SandboxState.PAUSED
@@ -142,6 +148,7 @@ def _watching(parts: Parts, config: TasksConfig, care: Care) -> Watching:
         config,
         parts.approvals,
         _readers(config.reviewer),
+        *guard,
         is_paused=is_paused,
         examine=care.diagnosis.examine,
         set_aside=set_aside,

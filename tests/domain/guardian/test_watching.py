@@ -398,9 +398,18 @@ def test_what_a_person_let_pass_is_brought_up_no_more_and_anything_else_is() -> 
     assert watch(passed, [bash(push)] * 9, later).due == ()
     other = watch(passed, [bash("git push --force origin master")], later)
     assert [each.act for each in other.due] == [Act.ASK]
+
+
+@pytest.mark.proves("M8")
+def test_what_nobody_has_answered_is_brought_up_again_even_what_is_said_only_once() -> None:
+    facts = replace(FACTS, budget=Budget(tokens=100), spent=Spent(input_tokens=120))
+    history = watch(History(), [bash("true")], facts)
+    assert [each.rule for each in history.due] == ["budget_gone"]
+    asked = waiting_for(history, "budget_gone")
     ended = let_pass(asked, is_allowed=False)
-    assert (len(ended.due), ended.waits_on) == (2, "")
-    assert len(watch(ended, [bash(push)], later).due) == 3
+    assert (ended.due, ended.waits_on) == ((), "")
+    (again,) = watch(ended, [bash("true")], facts).due
+    assert (again.rule, again.number) == ("budget_gone", 2)
 
 
 def test_what_a_person_let_pass_is_forgotten_last() -> None:

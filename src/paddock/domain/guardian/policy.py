@@ -93,11 +93,12 @@ class GuardianPolicy:
 
     def of_task(self, said: Mapping[str, str], scope: tuple[str, ...]) -> "GuardianPolicy":
         """With what was said for one task, by rule. InvalidRequest for what there is not."""
+        known = dict.fromkeys((*RuleName, *self.acts))
         for rule, act in said.items():
-            if rule not in set(RuleName) or act not in set(Act):
+            if rule not in known or act not in set(Act):
                 raise InvalidRequest(
                     f"the guardian has no {rule[:80]} = {act[:80]!r}",
-                    remediation=f"set one of {', '.join(RuleName)} to one of {', '.join(Act)}",
+                    remediation=f"set one of {', '.join(known)} to one of {', '.join(Act)}",
                 )
         acts = {**self.acts, **{rule: Act(act) for rule, act in said.items()}}
         return replace(self, acts=acts, scope=scope)
@@ -129,6 +130,8 @@ class GuardianConfig:
     """The same is not brought up again before."""
     ask_timeout_s: float = 86_400.0
     """How long a question waits for its answer."""
+    own: tuple[str, ...] = ()
+    """Rules that are not Paddock's, as `package.module:Class` of a Python package beside it."""
 
     def __post_init__(self) -> None:
         self.policy()

@@ -54,7 +54,8 @@ class Finding:
 
 
 class Rule(Protocol):
-    """One thing to watch for."""
+    """One thing to watch for. One that is not built in may have an `act`: what is done about what
+    it finds where a task says nothing of it; `note` unless it has."""
 
     @property
     def name(self) -> str: ...
@@ -106,6 +107,9 @@ def _cycle(calls: list[Call], length: int, repeats: int) -> list[Call]:
     return last[:length] if same else []
 
 
+_DIAGNOSED = "diagnosed"
+
+
 @dataclass(frozen=True, slots=True)
 class Stuck:
     """No sign of life; see `domain.vitals`, which also says when it is started again."""
@@ -136,11 +140,16 @@ class Stuck:
         )
 
 
+def is_step(subject: str) -> bool:
+    """Whether this is a step on the ladder of `domain.vitals`, which has a next one."""
+    return subject.startswith(f"{RuleName.STUCK} ") and not subject.endswith(f" {_DIAGNOSED}")
+
+
 def still_stuck(looks: int, why: str) -> Finding:
     """What nobody found the cause of: a person is asked, once."""
     return Finding(
         RuleName.STUCK,
-        occurrence="diagnosed",
+        occurrence=_DIAGNOSED,
         why=f"{why}; it was looked into {looks} times",
         text="",
         question="The agent was stuck and looked into several times (`paddock task diagnose` shows "

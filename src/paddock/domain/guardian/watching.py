@@ -81,11 +81,14 @@ def waiting_for(history: History, rule: str) -> History:
 
 
 def let_pass(history: History, *, is_allowed: bool = True) -> History:
-    """It goes on. What a person has allowed is brought up no more."""
+    """It goes on. What a person has allowed is brought up no more; what nobody has answered is
+    brought up as if it never had been, should it be found again."""
     key, history = history.waits_on, replace(history, waits_on="")
-    if not is_allowed or key not in history.said:
+    if key not in history.said:
         return history
-    said = {**history.said, key: replace(history.said[key], is_allowed=True)}
+    said = {name: each for name, each in history.said.items() if name != key}
+    if is_allowed:
+        said[key] = replace(history.said[key], is_allowed=True)
     due = tuple(each for each in history.due if each.subject != key)
     return replace(history, said=said, due=due)
 

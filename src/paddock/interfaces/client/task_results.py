@@ -255,6 +255,7 @@ class TaskInfo(_Known):
     runs: int
     restarts: tuple[datetime, ...]
     heartbeat_at: datetime | None
+    pulse: str | None
     checkpoint: str | None
     created_by: str
     progress: Progress | None

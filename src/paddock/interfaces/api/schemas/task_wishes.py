@@ -143,7 +143,9 @@ class BudgetShape(Shape):
 
     tokens: Annotated[int, Field(gt=0, le=1 << 53)] | None = None
     cost_usd: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
-    turns: Annotated[int, Field(gt=0, le=1 << 31)] | None = None
+    turns: Annotated[int, Field(gt=0, le=1 << 31)] | None = Field(
+        default=None, description="answers of the model, each with the tools that it calls"
+    )
 
     def read(self) -> Budget:
         return Budget(self.tokens, self.cost_usd, self.turns)

@@ -15,6 +15,7 @@ from paddock.domain.reason import Reason
 from paddock.domain.task import Phase, TaskRecord, TaskState
 from paddock.domain.task_plan import Rehearsal
 from paddock.domain.task_wish import TaskWish
+from paddock.domain.vitals import Pulse
 from paddock.interfaces.api.schemas.common import Shape, at, moment
 from paddock.interfaces.api.schemas.task_health import HealthWishShape, show_health_wish
 from paddock.interfaces.api.schemas.task_results import (
@@ -40,7 +41,7 @@ class SpentShape(Shape):
     cached_tokens: int = Field(description="of the input, what the model API had cached")
     output_tokens: int
     cost_usd: float
-    turns: int
+    turns: int = Field(description="answers of the model, each with the tools that it called")
 
 
 class ProgressShape(Shape):
@@ -139,7 +140,11 @@ class TaskShape(_Known):
     session: str | None = Field(description="what the agent can be resumed by")
     runs: int = Field(description="of the agent, with restarts and messages that began another")
     restarts: list[datetime] = Field(description="when the agent had died or stood still")
-    heartbeat_at: datetime | None = Field(description="when the guest last said it is at work")
+    heartbeat_at: datetime | None = Field(description="when the guest last told of the agent")
+    pulse: Pulse | None = Field(
+        description="whether the guest tells of the agent when it is asked; null where none is at "
+        "work"
+    )
     checkpoint: str | None = Field(description="the commit of what was there before it began")
     created_by: str
     progress: ProgressShape | None = Field(description="what the agent last said of it")
@@ -215,6 +220,7 @@ def show(task: TaskRecord) -> TaskShape:
         runs=talk.run,
         restarts=[at(each) for each in task.restarts],
         heartbeat_at=moment(task.heartbeat_at),
+        pulse=task.pulse,
         checkpoint=task.checkpoint or None,
         created_by=task.actor,
         progress=_progress(task.progress) if task.progress else None,

@@ -49,7 +49,9 @@ def task_options(command: F) -> F:
         click.option("--after", multiple=True, metavar="TASK", help="Only when it is completed."),
         click.option("--scope", multiple=True, metavar="PATH", help="What it is meant to change."),
         click.option("--option", "options", multiple=True, metavar="K=JSON", help="The agent's."),
-        click.option("--budget-turns", type=click.IntRange(1), help="At most so many turns."),
+        click.option(
+            "--budget-turns", type=click.IntRange(1), help="At most so many answers of the model."
+        ),
         click.option("--budget-usd", type=Number(), help="At most so many dollars."),
         click.option("--budget-tokens", type=click.IntRange(1), help="At most so many tokens."),
         click.option("--timeout", type=Seconds(), help="Its time is up after so long.  [1h]"),

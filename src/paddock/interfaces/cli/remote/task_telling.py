@@ -88,12 +88,21 @@ def _verdict(data: Data) -> str:
     return f"the agent says: {_short(data.get('name', ''))} {word}"
 
 
+def _pulse(data: Data) -> str:
+    if data.get("pulse") == "steady":
+        return "· its sandbox tells of its agent again"
+    silent_s = data.get("silent_s")
+    line = f"· {data.get('pulse')}: its sandbox tells nothing of its agent for {silent_s} s"
+    return click.style(line, fg="yellow")
+
+
 _LINES: Mapping[str, Callable[[Data], str]] = {
     "agent.thinking": _thinking,
     "agent.message": _message,
     "agent.tool_call": _call,
     "agent.tool_result": _result,
     "agent.file_edited": _edited,
+    "task.pulse": _pulse,
     "task.round": _round,
     "task.health": health_line,
     "task.planned": _planned,
