@@ -113,7 +113,8 @@ async def test_events_are_resumed_at_any_place_and_end_with_the_task(plane):
     last = {"last-event-id": str(rest[-2]["seq"])}
     sse = await plane.admin.get(here, headers=last)
     assert sse.headers["content-type"].startswith("text/event-stream")
-    assert sse.body.startswith(f"event: task.completed\nid: {rest[-1]['seq']}\n".encode())
+    began, told_last = (each["seq"] for each in rest[-2:])
+    assert sse.body.startswith(f"id: {began}\n\nevent: task.completed\nid: {told_last}\n".encode())
     some = await told(plane.admin, task, "&kind=agent.message")
     assert [each["kind"] for each in some] == [*["agent.message"] * 2, "task.completed"]
     for bad in ("&after=-1", "&after=999999999999", "&kind=nothing"):
