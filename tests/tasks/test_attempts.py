@@ -52,8 +52,31 @@ async def try_and_adopt(working, attempts):
     assert await working.read(source, "a") == await working.read(chosen, "a")
     with pytest.raises(Conflict, match="was adopted before"):
         await attempts.adopt(working.who, ended[0].id)
+    await another_instead(working, attempts, ended)
+    assert await working.read(source, "b") == "new\n"
     for each in ended:
         await working.plane.services.sandboxes.delete(working.who, each.sandbox_id)
+
+
+async def another_instead(working, attempts, ended):
+    """What was adopted is undone where it was brought, and stays where it was made."""
+    other, chosen = ended[0], ended[1]
+    source = replace(chosen, sandbox_id=chosen.wish.workspace.fork)
+    undone = await working.tasks.revert(working.who, chosen.id)
+    assert (undone.is_adopted, undone.holds_work) == (False, True)
+    assert (await working.read(source, "a"), await working.read(source, "b")) == ("old\n", "")
+    assert await working.read(chosen, "b") == "new\n"
+    second = Attempts(attempts._store, attempts._clock, working.tasks, attempts._workspaces)
+    taken = await asyncio.gather(
+        attempts.adopt(working.who, other.id),
+        second.adopt(working.who, chosen.id),  # by another server
+        return_exceptions=True,
+    )
+    assert sorted(type(each).__name__ for each in taken) == ["Conflict", "TaskRecord"]
+    group = await attempts.of(working.who, chosen.attempt_of)
+    assert [each.id for each in group if each.is_adopted] == [
+        each.id for each in taken if not isinstance(each, Conflict)
+    ]
 
 
 async def test_attempts_that_cannot_be_are_refused(working, attempts):

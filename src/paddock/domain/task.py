@@ -127,6 +127,19 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
+class Adoption:
+    """That what an attempt made is brought to the sandbox that its group began with."""
+
+    mark: str
+    """What the sandbox calls what was there before; the same for whoever goes on with it."""
+    sandbox_id: str
+    directory: str = ""
+    checkpoint: str = ""
+    """The commit of what was there before."""
+    is_done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
     """Who moves a task on. Whoever holds a lower fence than the record's writes nothing."""
 
@@ -157,6 +170,8 @@ class TaskRecord:
     attempt_of: str = ""
     """Of several that try the same, the group; one of them is adopted."""
     is_adopted: bool = False
+    adoption: Adoption | None = None
+    """None also where there was nothing to bring it to."""
     is_extracted: bool = False
     """What it made was taken out of its sandbox, or given up."""
     conversation: Conversation = field(default_factory=Conversation)
@@ -257,6 +272,15 @@ class TaskRecord:
             return False
         result = self.result or Result()
         return bool(result.files or result.unseen) or not result.commit
+
+    @property
+    def where_adopted(self) -> "TaskRecord":
+        """As if it had worked where what it made was brought; itself where that is nowhere."""
+        at = self.adoption
+        if at is None or not at.checkpoint:
+            return self
+        directory, checkpoint = at.directory, at.checkpoint
+        return replace(self, sandbox_id=at.sandbox_id, directory=directory, checkpoint=checkpoint)
 
     @property
     def may_run_again(self) -> bool:

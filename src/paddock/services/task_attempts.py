@@ -5,10 +5,10 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from paddock.domain.errors import Conflict, InvalidRequest, NotFound
+from paddock.domain.errors import Conflict, InvalidRequest, NotFound, PaddockError
 from paddock.domain.event import EventKind
 from paddock.domain.ids import new_id
-from paddock.domain.task import TaskRecord, TaskState
+from paddock.domain.task import Adoption, TaskRecord, TaskState
 from paddock.domain.task_wish import TaskWish, Workspace
 from paddock.domain.team import Principal, Scope
 from paddock.ports.clock import Clock
@@ -21,6 +21,7 @@ from paddock.services.task_workspace import Workspaces
 from paddock.services.tasks import Submission, Tasks, acting
 
 ATTEMPTS_PREFIX = "att"
+_MARK = "adp"
 MOST = 16
 _LARGEST_PATCH = 32 << 20
 
@@ -81,31 +82,23 @@ class Attempts:
 
     async def _adopt(self, principal: Principal, task_id: str) -> TaskRecord:
         task = await self._tasks.get(principal, task_id)
-        if task.is_adopted:
+        if _is_told(task):
             return task
-        _check_adoptable(task, await self.of(principal, task.attempt_of))
+        await self.of(principal, task.attempt_of)
         if source := task.wish.workspace.fork:
             await self._tasks.check_idle(task, source)
-            await self._bring(acting(task, principal), source)
+        task = await self._store.write(lambda tx: _claimed(tx, task, source))
+        try:
+            if source and task.adoption is not None:
+                await self._bring(acting(task, principal), task.adoption)
+        except PaddockError as error:
+            is_known = not error.retryable
+            await self._store.write(lambda tx: _let_go(tx, task, nothing_done=is_known))
+            raise
+        return await self._store.write(lambda tx: self._noted(tx, principal, task))
 
-        def write(tx: Transaction) -> TaskRecord:
-            now = self._clock.wall()
-            changed = None
-            for each in tx.tasks.list(task.team_id, TaskFilter(attempt_of=task.attempt_of), _ALL):
-                mine = each.id == task.id
-                # What was tried in vain is given up; what was taken is elsewhere only if brought.
-                out = each.is_extracted or not mine or bool(source)
-                stored = tx.tasks.replace(replace(each, is_adopted=mine, is_extracted=out))
-                changed = stored if mine else changed
-            assert changed is not None
-            data = {"group": task.attempt_of, "into": source}
-            tx.events.append([note(changed, EventKind.TASK_ADOPTED, now, data)])
-            tx.audit.append([entry(principal, changed, "task.adopt", now, **data)])
-            return changed
-
-        return await self._store.write(write)
-
-    async def _bring(self, task: TaskRecord, source: str) -> None:
+    async def _bring(self, task: TaskRecord, adoption: Adoption) -> None:
+        """What is there is kept first, and known before anything is changed."""
         async with self._workspaces.tree(task) as tree:
             patch, is_cut = await tree.diff(most=_LARGEST_PATCH)
         if is_cut:
@@ -113,13 +106,64 @@ class Attempts:
                 f"what task {task.id} changed has more than {_LARGEST_PATCH} bytes",
                 remediation="take the files out of its sandbox yourself",
             )
-        there = replace(task, sandbox_id=source)
+        there = replace(task, sandbox_id=adoption.sandbox_id)
         place = await self._workspaces.prepare(there)
         async with self._workspaces.enter(there) as entered:
-            await Tree(entered.guest, place.directory, task.id).apply(patch)
+            tree = Tree(entered.guest, place.directory, task.id)
+            commit = await tree.keep(adoption.mark)
+            at = replace(adoption, directory=place.directory, checkpoint=commit)
+            await self._store.write(lambda tx: _note(tx, task, at))
+            await tree.apply(patch)
+
+    def _noted(self, tx: Transaction, principal: Principal, task: TaskRecord) -> TaskRecord:
+        now, source, changed = self._clock.wall(), task.wish.workspace.fork, None
+        for each in tx.tasks.list(task.team_id, TaskFilter(attempt_of=task.attempt_of), _ALL):
+            mine = each.id == task.id
+            if mine and _is_told(each):
+                return each  # somebody else has brought it meanwhile
+            # What was tried in vain is given up; what was taken is elsewhere only if brought.
+            out = each.is_extracted or not mine or bool(source)
+            adoption = replace(each.adoption, is_done=True) if each.adoption and mine else None
+            stored = tx.tasks.replace(replace(each, adoption=adoption, is_extracted=out))
+            changed = stored if mine else changed
+        assert changed is not None
+        data = {"group": task.attempt_of, "into": source}
+        tx.events.append([note(changed, EventKind.TASK_ADOPTED, now, data)])
+        tx.audit.append([entry(principal, changed, "task.adopt", now, **data)])
+        return changed
 
 
 _ALL = Page(MOST)
+
+
+def _claimed(tx: Transaction, task: TaskRecord, source: str) -> TaskRecord:
+    """In the store first: another server may be asked to adopt another one. Whoever comes again,
+    after a crash too, goes on with what was begun."""
+    group = tx.tasks.list(task.team_id, TaskFilter(attempt_of=task.attempt_of), _ALL)
+    current = next(each for each in group if each.id == task.id)
+    _check_adoptable(current, group)
+    begun = current.adoption or Adoption(new_id(_MARK), source)
+    claimed = replace(current, is_adopted=True, adoption=begun)
+    return current if current.is_adopted else tx.tasks.replace(claimed)
+
+
+def _is_told(task: TaskRecord) -> bool:
+    """It is adopted for good; older versions kept no more of it than that."""
+    return task.is_adopted and (task.adoption is None or task.adoption.is_done)
+
+
+def _note(tx: Transaction, task: TaskRecord, at: Adoption) -> None:
+    if (current := tx.tasks.get(task.team_id, task.id)) is not None:
+        tx.tasks.replace(replace(current, adoption=at))
+
+
+def _let_go(tx: Transaction, task: TaskRecord, *, nothing_done: bool) -> None:
+    """Another may be adopted. Where nobody knows what was done, what was there before stays
+    known."""
+    current = tx.tasks.get(task.team_id, task.id)
+    if current is not None and not _is_told(current):
+        adoption = None if nothing_done else current.adoption
+        tx.tasks.replace(replace(current, is_adopted=False, adoption=adoption))
 
 
 def _group(principal: Principal, key: str) -> str:
@@ -153,7 +197,8 @@ def _check_adoptable(task: TaskRecord, group: Sequence[TaskRecord]) -> None:
     if taken:
         raise Conflict(
             f"task {taken[0]} of the same attempts was adopted before",
-            remediation="what was adopted is in the sandbox; revert that task first",
+            remediation=f"`paddock task revert {taken[0]}` undoes that, and puts the sandbox back "
+            "to what it was before; then adopt this one",
         )
     if task.result is None or not task.result.commit:
         raise Conflict(

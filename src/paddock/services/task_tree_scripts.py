@@ -203,7 +203,13 @@ commit=$(printf 'paddock: %s %s\\n\\npaddock-top %s\\npaddock-repository %s\\npa
 'paddock-branch %s\\npaddock-aside %s\\n' \\
   "$when" "$task" "$top" "$repository" "$head" "$branch" "$aside" |
   mine commit-tree "$@" "$tree") || exit 96
-mine update-ref "refs/paddock/$task/$when" "$commit" || exit 96
+if [ "$when" = after ]; then
+  mine update-ref "refs/paddock/$task/$when" "$commit" || exit 96
+elif ! printf 'create refs/paddock/%s/%s %s\\n' "$task" "$when" "$commit" |
+    mine update-ref --stdin 2>/dev/null; then
+  # Somebody else was quicker: of two it is the first, since the second may have seen more.
+  commit=$(mine rev-parse -q --verify "refs/paddock/$task/$when") || exit 96
+fi
 printf '%s\\n%s' "$commit" "$said"
 """
 )

@@ -253,7 +253,8 @@ class Tasks(TaskQuestions, TaskPauses):
         return ""
 
     async def revert(self, principal: Principal, task_id: str) -> TaskRecord:
-        """The workspace is as it was before its agent began; what there was until now is kept."""
+        """The workspace is as it was before its agent began; what there was until now is kept. Of
+        one that was adopted it is the one that it was brought to, and is not adopted any more."""
         principal.require(Scope.TASKS_WRITE)
         task = await self.get(principal, task_id)
         if not task.state.is_final or not task.checkpoint:
@@ -262,17 +263,21 @@ class Tasks(TaskQuestions, TaskPauses):
                 f"task {task.id} cannot be reverted: {why}",
                 remediation="wait for its end, or cancel it first",
             )
-        await self.check_idle(task)
-        async with self._workspaces.tree(acting(task, principal)) as tree:
+        place = task.where_adopted
+        await self.check_idle(place)
+        async with self._workspaces.tree(acting(place, principal)) as tree:
             kept = await tree.revert()
 
         def write(tx: Transaction) -> TaskRecord:
             now, detail = self._clock.wall(), {"kept": kept}
-            change = {"before": {"commit": kept}, "after": {"commit": task.checkpoint}}
+            change = {"before": {"commit": kept}, "after": {"commit": place.checkpoint}}
             tx.audit.append([entry(principal, task, "task.revert", now, **detail, **change)])
             tx.events.append([note(task, EventKind.TASK_REVERTED, now, detail)])
             current = found(tx, principal.team_id, task.id)
-            return tx.tasks.replace(replace(current, is_extracted=True))
+            # What was only brought elsewhere is still where it was made, and may be adopted again.
+            is_given_up = place is task
+            undone = replace(current, is_adopted=False, adoption=None, is_extracted=is_given_up)
+            return tx.tasks.replace(undone)
 
         return await self._store.write(write)
 

@@ -125,7 +125,8 @@ async def get_message(given: Given, who: Who, task: str, message: str) -> Messag
 @router.post("/tasks/{task}/revert")
 async def revert(given: Given, who: Who, task: str) -> TaskShape:
     """Put the workspace back to what it was before the agent began. What is there now is kept as a
-    commit off all branches, which the event `task.reverted` names."""
+    commit off all branches, which the event `task.reverted` names. Of an attempt that was adopted,
+    it is the workspace that it was brought to, and the adoption is undone."""
     return show(await given.tasks.revert(who, task))
 
 
