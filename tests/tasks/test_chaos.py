@@ -19,6 +19,8 @@ from tests.wiring_server import Server, provider_refs, server
 
 TASKS = 20
 KILLS = 20
+GUESTS = 4
+"""Whose processes are killed, each of another task."""
 STEPS = 12
 
 
@@ -46,17 +48,12 @@ async def insist(made: Server, method: str, path: str, body=None, **more) -> dic
             await asyncio.sleep(0.1)
 
 
-async def kill_a_guest(made: Server, tasks: list[dict]) -> int:
-    """Of a sandbox in which an agent works; 0 when there is none."""
-    for task in tasks:
-        now = await insist(made, "GET", f"/v1/tasks/{task['id']}")
-        if now["state"] == "running":
-            async with at_provider(made) as provider:
-                async for found in provider.find({"paddock.sandbox": now["sandbox_id"]}):
-                    record = provider._life.records.read(found.ref.id)
-                    os.kill(record.machine.guest.pid, signal.SIGKILL)
-                    return record.machine.guest.pid
-    return 0
+async def kill_a_guest(made: Server, task: dict) -> None:
+    """Of a sandbox in which an agent works."""
+    async with at_provider(made) as provider:
+        async for found in provider.find({"paddock.sandbox": task["sandbox_id"]}):
+            record = provider._life.records.read(found.ref.id)
+            os.kill(record.machine.guest.pid, signal.SIGKILL)
 
 
 @asynccontextmanager
@@ -91,8 +88,9 @@ async def test_tasks_survive_everything_that_dies_around_them():
             for number in range(TASKS)
         ]
         messages = {}
-        killed = 0
-        await one_that_runs(made, tasks)
+        spared, destroyed = chance.sample(tasks, TASKS), ""
+        await one_that_runs(made, spared)
+        moments = chance.sample(range(4, KILLS - 2), GUESTS + 1)
         for number in range(KILLS):
             await asyncio.sleep(chance.uniform(0.0, 2.5))
             await made.kill()
@@ -105,14 +103,17 @@ async def test_tasks_survive_everything_that_dies_around_them():
                 path = f"/v1/tasks/{chosen['id']}/messages"
                 try:
                     sent = await insist(made, "POST", path, body, headers=key)
+                    messages[sent["id"]] = chosen["id"]
                 except AssertionError:
-                    continue  # it ended just now
-                messages[sent["id"]] = chosen["id"]
-            if number >= 6 and not killed:
-                killed = await kill_a_guest(made, tasks)
-        lost = await one_that_runs(made, tasks)
-        destroyed = lost["id"]
-        await destroy(made, lost["sandbox_id"])
+                    assert chosen["id"] == destroyed  # it ended just now
+            if number in moments:
+                struck = await one_that_runs(made, spared)
+                spared = [each for each in spared if each["id"] != struck["id"]]
+                if number == moments[0]:
+                    destroyed = struck["id"]
+                    await destroy(made, struck["sandbox_id"])
+                else:
+                    await kill_a_guest(made, struck)
         for task in tasks:
             if task["id"] != destroyed:
                 await finish(made, task["id"])
@@ -129,7 +130,7 @@ async def test_tasks_survive_everything_that_dies_around_them():
         for message, task_id in messages.items():
             told = await insist(made, "GET", f"/v1/tasks/{task_id}/messages/{message}")
             assert told["state"] == "seen" or task_id == destroyed, told
-        assert killed, "no guest was killed"
+        assert len(spared) == TASKS - GUESTS - 1, "not everything was killed that was to be"
         await made.stop()
         assert len(await provider_refs(made.data)) == TASKS - 1, "an orphan, or one too few"
 
@@ -137,7 +138,7 @@ async def test_tasks_survive_everything_that_dies_around_them():
 async def one_that_runs(made: Server, tasks: list[dict]) -> dict:
     async with asyncio.timeout(120):
         while True:
-            for task in reversed(tasks):
+            for task in tasks:
                 now = await insist(made, "GET", f"/v1/tasks/{task['id']}")
                 if now["state"] == "running":
                     return now
