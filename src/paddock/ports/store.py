@@ -190,8 +190,8 @@ class Sources(Protocol):
 class Ends(Protocol):
     """Commands whose end was told. Forgotten with the sandbox."""
 
-    def add(self, team_id: str, sandbox_id: str, command_id: str) -> bool:
-        """Whether it is still to be told: it was not, and the sandbox is on record."""
+    def note_told(self, team_id: str, sandbox_id: str, command_id: str) -> bool:
+        """Whether it is to be told now: it was not yet, and the sandbox is on record."""
         ...
 
 

@@ -150,4 +150,4 @@ def _tell(ends: Sequence[_End], tx: Transaction) -> None:
 
 
 def _is_first(end: _End, tx: Transaction) -> bool:
-    return tx.ends.add(end.event.team_id, end.event.subject, end.command_id)
+    return tx.ends.note_told(end.event.team_id, end.event.subject, end.command_id)

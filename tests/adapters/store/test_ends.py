@@ -43,7 +43,7 @@ async def test_what_the_log_tells_is_known_after_an_upgrade(place):
 
 
 def add(box, command):
-    return lambda tx: tx.ends.add(box.team_id, box.id, command)
+    return lambda tx: tx.ends.note_told(box.team_id, box.id, command)
 
 
 def ended(box, command):

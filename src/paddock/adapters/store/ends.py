@@ -12,7 +12,7 @@ class SqlEnds:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def add(self, team_id: str, sandbox_id: str, command_id: str) -> bool:
+    def note_told(self, team_id: str, sandbox_id: str, command_id: str) -> bool:
         same = (table.c.team_id == team_id, table.c.command_id == command_id)
         if self._connection.execute(select(table.c.command_id).where(*same)).first() is not None:
             return False
