@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-from paddock.domain.egress import EgressPolicy, EgressWish, NetworkMode
+from paddock.domain.egress import EgressPolicy, EgressWish, NetworkMode, addresses
 from paddock.domain.egress.combining import Effective, Say, combined, preset_of
 from paddock.domain.egress.deciding import Asked, Decision, judge_connection, judge_request
 from paddock.domain.egress.policy import wish_of
@@ -164,8 +164,10 @@ class Egress:
         standing = await self.get(principal, name)
         policy = standing.effective.policy
         if policy.mode is NetworkMode.OPEN:
-            return Decision(allowed=True)
+            return Decision(allowed=not (asked.address and addresses.is_for_nobody(asked.address)))
         rules = [parse(rule.text) for rule in policy.rules]
+        if asked.address and addresses.objection(rules, [asked.address], asked.port, literal=True):
+            return Decision(allowed=False)
         if asked.method:
             return judge_request(rules, asked)
         return judge_connection(rules, asked.name, asked.address, asked.port).whole

@@ -182,6 +182,16 @@ async def test_allowing_puts_rules_first_and_is_audited(plane):
     assert entry["detail"]["rules"] == ["A.example:443"]
 
 
+@pytest.mark.parametrize("mode", ["allowlist", "open"])
+async def test_a_trial_knows_what_no_rule_can_allow(plane, mode):
+    rules = ["169.254.169.254:80", "10.1.2.3:80"] if mode == "allowlist" else []
+    await make(plane, egress={"mode": mode, "rules": rules})
+    places = {"169.254.169.254": False, "10.1.2.3": True, "10.9.9.9": mode == "open"}
+    for address, allowed in places.items():
+        tried = await plane.admin.post("/v1/sandboxes/box/egress/test", {"url": f"{address}:80"})
+        assert tried["allowed"] is allowed, address
+
+
 @pytest.mark.parametrize(
     "rules",
     [["a b"], ["10.0.0.1/8"], ["GET https://a.example/x"], [""], ["x" * 501], ["a.example"] * 501],

@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from paddock.adapters.agents import diffs
 from paddock.adapters.agents.lines import Json, at, cut, cut_input, rows, table, text
+from paddock.adapters.agents.patches import files_of
 from paddock.domain.agent_event import LONGEST_DATA, AgentEvent, AgentEventKind
 
 _LONGEST_NAME = 200
@@ -96,7 +98,7 @@ def _name(update: Json) -> str:
 def _edits(update: Json) -> list[Json]:
     found = [item for item in rows(update, "content") if text(item, "type") == "diff"]
     edits = [_edit(item, has_diff=n < _MOST_DIFFS) for n, item in enumerate(found[:_MOST_EDITS])]
-    return edits or _written(update)
+    return edits or _written(update) or _patched(update)
 
 
 def _edit(item: Json, *, has_diff: bool) -> Json:
@@ -114,6 +116,15 @@ def _written(update: Json) -> list[Json]:
         return []
     # Whether it was there before, and with what in it, is not known; see `_edited`.
     return [{**_kept(path, "update", ""), "whole": diffs.between(path, None, new)[:LONGEST_DATA]}]
+
+
+def _patched(update: Json) -> list[Json]:
+    """With models of OpenAI, some have a tool that takes a patch."""
+    found = islice(files_of(text(update, "rawInput", "patchText")), _MOST_EDITS)
+    return [
+        _kept(each.path, each.kind, each.diff if n < _MOST_DIFFS else "")
+        for n, each in enumerate(found)
+    ]
 
 
 def _edited(edit: Json, update: Json) -> AgentEvent:

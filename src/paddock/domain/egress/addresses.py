@@ -108,6 +108,11 @@ def objection(
     return ""
 
 
+def is_for_nobody(address: str) -> bool:
+    """Whatever rules there are, and where there are none."""
+    return kind_of(plain(ipaddress.ip_address(address))) in (Kind.METADATA, Kind.NOWHERE)
+
+
 def _objection(rules: Sequence[Rule], address: Address, port: int, *, own: bool) -> str:
     kind = kind_of(address)
     if kind in (Kind.METADATA, Kind.NOWHERE):
