@@ -132,6 +132,8 @@ async def _all_connected(provider: LocalProvider) -> None:
     async with asyncio.timeout(60):
         while len(connected) < _MANY:
             told = await provider.gateway.drain(gateway, number)
+            if told is None:
+                raise RuntimeError("there is no gateway")
             connected |= {flow.ref for flow in told.flows if flow.allowed}
             gateway, number = told.gateway, told.number
             await asyncio.sleep(0 if told.more else 0.2)

@@ -72,24 +72,21 @@ def test_a_sandbox_begins_where_the_build_ended(e2b, built, name):
         box.kill()
 
 
-def test_a_create_that_comes_again_deletes_nothing_and_is_refused_once_it_is_gone(
-    live, built, name
-):
-    ask, headers = live.plane.admin, {"Idempotency-Key": "once-of-a-template"}
-
-    def create():
-        wish = {"templateID": name, "timeout": 60}
-        return live.do(ask.post("/v2/sandboxes", wish, headers=headers))
-
-    made = create()
-    assert made.status == 201, made.body
-    path = f"/v1/sandboxes/{made['sandboxID'].replace('sbx', 'sbx_', 1)}"
-    assert live.do(ask.post(f"{path}/pause")).status == 200
-    assert create().status == 409
-    assert live.do(ask.get(path))["state"] == "paused"
-    assert live.do(ask.delete(path)).status == 200
-    gone = create()
-    assert gone.status == 409, gone.body
+def test_a_copy_of_such_a_sandbox_is_as_the_build_left_it(e2b, built, name):
+    boxes = [e2b.Sandbox.create(name, timeout=60)]
+    snapshots = []
+    try:
+        for _ in range(2):
+            snapshots.append(boxes[-1].create_snapshot().snapshot_id)
+            boxes.append(e2b.Sandbox.create(snapshots[-1], timeout=60))
+        for copy in boxes[1:]:
+            asked = "pwd; curl -s http://localhost:8123/page.html"
+            assert copy.commands.run(asked).stdout == "/srv/app\nbuilt"
+    finally:
+        for box in boxes:
+            box.kill()
+        for snapshot in snapshots:
+            e2b.Sandbox.delete_snapshot(snapshot)
 
 
 def test_logs_are_told_as_they_come(built):

@@ -6,10 +6,13 @@ from paddock.domain.build import Left
 from paddock.domain.errors import NotFound
 from paddock.domain.team import Principal, Scope
 from paddock.interfaces.api.context import Services
+from paddock.interfaces.e2b.marks import Mark
 from paddock.services.builds import DEFAULT_TAG
 
 _OURS = {"code-interpreter-v1": "code-interpreter"}
 """Names that the SDKs ask for by themselves."""
+_MOST_COPIES = 8
+"""Of copies, until the build is looked for no further: a name may stand for a copy of itself."""
 
 
 def ours(name: str) -> str:
@@ -60,4 +63,21 @@ async def _taken(given: Services, who: Principal, name: str) -> Source | None:
         snapshot = await given.snapshots.get(who, name)
     except NotFound:
         return None
-    return Source(f"{name}:{DEFAULT_TAG}", snapshot=snapshot.id)
+    left = await _left(given, who, snapshot.labels.get(Mark.TEMPLATE, ""))
+    return Source(f"{name}:{DEFAULT_TAG}", snapshot=snapshot.id, left=left)
+
+
+async def _left(given: Services, who: Principal, template_id: str) -> Left:
+    """What the build has left that a snapshot's sandbox was made of, also by way of other
+    snapshots. No provider keeps memory in them, so what starts with it has to be started."""
+    for _ in range(_MOST_COPIES):
+        if not template_id or Scope.TEMPLATES_READ not in who.scopes:
+            break
+        name, tag = split(template_id)
+        if built := await _built(given, who, name, tag):
+            return built.left
+        try:
+            template_id = (await given.snapshots.get(who, name)).labels.get(Mark.TEMPLATE, "")
+        except NotFound:
+            break
+    return Left()
