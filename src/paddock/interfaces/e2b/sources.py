@@ -1,6 +1,6 @@
 """What a client's template id stands for: a template, a snapshot, or a build of its own."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from paddock.domain.build import Left
 from paddock.domain.errors import NotFound
@@ -64,12 +64,13 @@ async def _taken(given: Services, who: Principal, name: str) -> Source | None:
     except NotFound:
         return None
     left = await _left(given, who, snapshot.labels.get(Mark.TEMPLATE, ""))
+    if given.providers.get(snapshot.provider).capabilities.checkpoint:
+        left = replace(left, start="", ready="")  # with the memory, what was started goes on
     return Source(f"{name}:{DEFAULT_TAG}", snapshot=snapshot.id, left=left)
 
 
 async def _left(given: Services, who: Principal, template_id: str) -> Left:
-    """What the build has left that a snapshot's sandbox was made of, also by way of other
-    snapshots. No provider keeps memory in them, so what starts with it has to be started."""
+    """What the build has left that a snapshot's sandbox was made of, also by way of others."""
     for _ in range(_MOST_COPIES):
         if not template_id or Scope.TEMPLATES_READ not in who.scopes:
             break
