@@ -93,6 +93,10 @@ class Family:
     builds: Mapping[str, Build] = field(default_factory=dict)
 
 
+AT_END = "end"
+"""In place of a step's number: what comes after the last one."""
+
+
 class StepFailed(Exception):
     """A build cannot go on."""
 

@@ -1,16 +1,21 @@
 """The steps of a build, done one after the other in a sandbox."""
 
+import asyncio
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
-from paddock.domain.build import Left, Step, StepFailed, StepKind
+from paddock.domain.build import AT_END, Left, Step, StepFailed, StepKind
 from paddock.domain.errors import PaddockError, Unauthenticated
 from paddock.guest_client import Guest
 from paddock.guest_client.commands import Ended, Output
 
 _ARCHIVE = "/tmp/.paddock-build.tar"  # noqa: S108 - in the sandbox
 _STEP_S = 3600.0
+_READY_S = 60.0
+_ASK_S = 0.2
+_SETTLE_S = 1.0
+"""For what nobody said how to tell that it is ready: time enough to fail at once."""
 # Docker's rules: of a directory its content is copied, and a destination that ends with a slash is
 # one. What is copied belongs to whom the step names, or who builds. What a pattern with ** found is
 # all that was handed in, and keeps its place below the directory that the pattern begins with.
@@ -77,6 +82,39 @@ class Bench:
             raise StepFailed(str(number), failure.why) from failure
         except PaddockError as error:
             raise StepFailed(str(number), str(error)) from error
+
+    async def try_out(self, start: str, ready: str) -> None:
+        """What is started in every sandbox of the template, until it is ready. StepFailed when it
+        is not; it ends with the sandbox of the build."""
+        starting = asyncio.ensure_future(self._started(start))
+        try:
+            async with asyncio.timeout(_READY_S):
+                await self._until_ready(starting, ready)
+        except TimeoutError:
+            why = f"what starts with it was not ready within {_READY_S:g} s"
+            raise StepFailed(AT_END, why) from None
+        except StepFailed as failure:
+            raise StepFailed(AT_END, failure.why) from failure
+        except PaddockError as error:
+            raise StepFailed(AT_END, str(error)) from error
+        finally:
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+
+    async def _started(self, start: str) -> None:
+        if start:
+            self._say(f"starts {start}"[:2000])
+            await self._run(start, self.left.user)
+
+    async def _until_ready(self, starting: asyncio.Future[None], ready: str) -> None:
+        argv = ("/bin/bash", "-lc", ready or f"sleep {_SETTLE_S:g}")
+        await self._check(argv, self.left.env)
+        while await self._call(argv, self.left.user, self.left.workdir, fails=False):
+            if starting.done():
+                starting.result()  # one that failed will never be ready
+            await asyncio.sleep(_ASK_S)
+        if starting.done():
+            starting.result()
 
     async def _do(self, step: Step) -> None:
         left = self.left

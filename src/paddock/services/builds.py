@@ -4,6 +4,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -258,9 +259,15 @@ class Builds:
         sandbox = await self._sandboxes.create(principal, wish)
         try:
             left = await self._steps(principal, sandbox, plan, say=say)
+            left = replace(left, start=plan.start, ready=plan.ready)
             capture = Capture(f"build-{new_ulid()}")
             snapshot = await self._snapshots.take(principal, sandbox.id, capture)
-            return replace(left, snapshot_id=snapshot.id, start=plan.start, ready=plan.ready)
+            try:
+                await self._try_out(principal, sandbox, left, say=say)
+            except BaseException:
+                await self._forget(principal, snapshot.id)
+                raise
+            return replace(left, snapshot_id=snapshot.id)
         finally:
             await self._sandboxes.delete(principal, sandbox.id, force=True)
 
@@ -272,6 +279,30 @@ class Builds:
         *,
         say: Callable[[str], None],
     ) -> Left:
+        async with self._bench(principal, sandbox, say) as bench:
+            bench.left = replace(plan.base, user=plan.base.user or bench.left.user)
+            for number, step in enumerate(plan.steps, 1):
+                await bench.do(number, step)
+            return bench.left
+
+    async def _try_out(
+        self,
+        principal: Principal,
+        sandbox: SandboxRecord,
+        left: Left,
+        *,
+        say: Callable[[str], None],
+    ) -> None:
+        """After the snapshot: what it leaves on the disk is not in the template."""
+        if left.start or left.ready:
+            async with self._bench(principal, sandbox, say) as bench:
+                bench.left = left
+                await bench.try_out(left.start, left.ready)
+
+    @asynccontextmanager
+    async def _bench(
+        self, principal: Principal, sandbox: SandboxRecord, say: Callable[[str], None]
+    ) -> AsyncIterator[Bench]:
         def files(digest: str) -> AsyncIterator[bytes]:
             return self.files.read(principal.team_id, digest)
 
@@ -279,11 +310,7 @@ class Builds:
             await self._policies.check(principal, sandbox, argv, env)
 
         async with self._inside.enter(principal, sandbox.id, "build") as entered:
-            bench = Bench(entered.guest, files, say, check)
-            bench.left = replace(plan.base, user=plan.base.user or bench.left.user)
-            for number, step in enumerate(plan.steps, 1):
-                await bench.do(number, step)
-            return bench.left
+            yield Bench(entered.guest, files, say, check)
 
     async def _write(self, team_id: str, build: Build) -> None:
         """With its tags, once it is ready."""

@@ -89,6 +89,14 @@ def test_a_copy_of_such_a_sandbox_is_as_the_build_left_it(e2b, built, name):
             e2b.Sandbox.delete_snapshot(snapshot)
 
 
+def test_what_cannot_start_is_found_while_it_is_built(e2b, name):
+    template = Template().from_base_image().set_start_cmd("echo begun; exit 3", "false")
+    with pytest.raises(BuildException, match="exit status 3"):
+        e2b.Template.build(template, f"{name}-dead")
+    with pytest.raises(Exception, match="404"):
+        e2b.Sandbox.create(f"{name}-dead", timeout=60)
+
+
 def test_logs_are_told_as_they_come(built):
     _, logs = built
     said = [entry.message for entry in logs]

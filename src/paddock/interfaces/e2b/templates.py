@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
-from paddock.domain.build import Build, BuildState, Family, Line, Step, StepKind
+from paddock.domain.build import AT_END, Build, BuildState, Family, Line, Step, StepKind
 from paddock.domain.errors import (
     Conflict,
     InvalidRequest,
@@ -36,8 +36,8 @@ _STATES = {
 }
 _THEIR_BASE = "e2bdev/base"
 _UPLOAD = "upload"
-_FIRST = "base"
-"""The step before the first, in E2B's words."""
+_STEPS = {"": "base", AT_END: "finalize"}
+"""What comes before the first step and after the last, in E2B's words."""
 
 
 class BeginBuild(Body):
@@ -160,7 +160,7 @@ async def status(
     if found.state is BuildState.FAILED:
         answer["reason"] = {
             "message": found.why,
-            "step": found.failed_step or _FIRST,
+            "step": _STEPS.get(found.failed_step, found.failed_step),
             "logEntries": [],
         }
     return JSONResponse(answer)
