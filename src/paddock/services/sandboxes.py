@@ -201,10 +201,14 @@ class Sandboxes(Questions):
         *,
         force: bool = False,
         reason: Reason = Reason.USER,
+        break_off: str = "",
     ) -> SandboxRecord:
-        """Nothing of it remains but its name in the log. Refused while work would be lost."""
+        """Nothing of it remains but its name in the log. Refused while work would be lost. One that
+        is still being made is waited for, unless it is broken off, with why."""
         principal.require(Scope.SANDBOXES_WRITE)
         sandbox = await self._changes.find(principal.team_id, name)
+        if break_off:
+            await self._making.break_off(sandbox, principal, break_off)
         async with self._changes.alone(sandbox.id):
             sandbox = await self._changes.find(principal.team_id, sandbox.id)
             if sandbox.state is SandboxState.DELETED:
@@ -223,11 +227,6 @@ class Sandboxes(Questions):
                     detail={"forced": force},
                 )
             return await self._finish_deleting(principal, sandbox)
-
-    async def abandon(self, principal: Principal, sandbox: SandboxRecord, why: str) -> None:
-        """It is deleted whatever it holds, and at once if it is still being made."""
-        await self._making.break_off(sandbox, principal, why)
-        await self.delete(principal, sandbox.id, force=True)
 
     async def refresh(self, principal: Principal, sandbox: SandboxRecord) -> SandboxRecord:
         """Look at what the provider sees, and write down what has become of the sandbox."""

@@ -77,9 +77,8 @@ class Workspaces:
         with suppress(PaddockError):
             for each in await self._sandboxes.list(task.principal, made, Page(_OF_A_TASK)):
                 if each.task == task.id:
-                    await self._sandboxes.abandon(
-                        task.principal, each, f"task {task.id} was cancelled"
-                    )
+                    why = f"task {task.id} was cancelled"
+                    await self._sandboxes.delete(task.principal, each.id, force=True, break_off=why)
 
     async def _use(self, task: TaskRecord, name: str) -> SandboxRecord:
         """Awake, and with what models cost on this task's account."""

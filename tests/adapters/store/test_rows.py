@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from sqlalchemy.dialects import sqlite
 
-from paddock.adapters.store import events, sandboxes, schema, snapshots, tokens
+from paddock.adapters.store import access_schema, events, sandboxes, schema, snapshots, tokens
 from paddock.adapters.store.columns import encode, storable
 from paddock.domain.errors import Broken, InvalidRequest
 from paddock.domain.team import Team
@@ -43,7 +43,7 @@ def test_a_snapshot_comes_back_as_it_was(record):
 
 @given(strategies.tokens)
 def test_a_token_comes_back_as_it_was(record):
-    assert tokens.from_row(through(schema.token, tokens.to_row(record))) == record
+    assert tokens.from_row(through(access_schema.token, tokens.to_row(record))) == record
 
 
 @given(strategies.events)

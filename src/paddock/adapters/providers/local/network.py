@@ -9,7 +9,7 @@ import fcntl
 import ipaddress
 import os
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,7 +118,7 @@ class OpenNetwork:
         )
 
     async def _fence(self) -> None:
-        await _run(["nft", "-f", "-"], self._rules())
+        await _nft(self._rules())
         await asyncio.to_thread(forwarding.let_through, self.bridge)
 
     async def heal(self) -> bool:
@@ -190,7 +190,7 @@ class OpenNetwork:
     async def remove(self) -> None:
         """Take the bridge and its rules away, the bridge last; absent is success."""
         await asyncio.to_thread(forwarding.forget, self.bridge)
-        await _run(["nft", "-f", "-"], f"table inet {self.table}\ndelete table inet {self.table}\n")
+        await _nft(f"table inet {self.table}\ndelete table inet {self.table}\n")
         if self._is_there():
             await _ip(f"link delete {self.bridge}")
 
@@ -224,6 +224,7 @@ def _let_forward() -> None:
         _FORWARD.write_text("1")
 
 
+_TRIES, _PAUSE_S = 4, 0.1
 _POOL = list(ipaddress.IPv4Network("10.200.0.0/13").subnets(new_prefix=20))
 
 
@@ -243,6 +244,16 @@ async def _subnets_in_use() -> list[ipaddress.IPv4Network]:
     output = await _run(["ip", "-4", "-o", "route", "show", "table", "main"], "")
     words = [line.split()[0] for line in output.splitlines() if line.strip()]
     return [ipaddress.IPv4Network(word, strict=False) for word in words if word[:1].isdigit()]
+
+
+async def _nft(script: str) -> None:
+    """What collides with others who change the host's rules at that moment is tried again."""
+    for _ in range(_TRIES - 1):
+        with suppress(Broken):
+            await _run(["nft", "-f", "-"], script)
+            return
+        await asyncio.sleep(_PAUSE_S)
+    await _run(["nft", "-f", "-"], script)
 
 
 async def _ip(*commands: str, prefix: Sequence[str] = (), lend: Sequence[int] = ()) -> None:
