@@ -20,6 +20,7 @@ from paddock.adapters.providers.docker.engine import Engine
 from paddock.adapters.providers.docker.names import Names
 from paddock.adapters.providers.docker.records import Container
 from paddock.adapters.providers.host import open_network
+from paddock.adapters.providers.host.input import readable
 from paddock.adapters.providers.host.owner import Turns
 from paddock.domain.errors import Broken, Conflict, NotFound, Refused
 
@@ -161,12 +162,13 @@ def can_fence() -> bool:
 
 
 async def _nft(script: str) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *("nft", "-f", "-"),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await process.communicate(script.encode())
+    with readable(script) as given:
+        process = await asyncio.create_subprocess_exec(
+            *("nft", "-f", "-"),
+            stdin=given,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+    output, _ = await process.communicate()
     if process.returncode != 0:
         raise Broken(f"the open network could not be fenced: {output.decode().strip()}")

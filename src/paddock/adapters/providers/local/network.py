@@ -9,11 +9,12 @@ import fcntl
 import ipaddress
 import os
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.adapters.providers.host import netns, open_network
+from paddock.adapters.providers.host.input import readable
 from paddock.adapters.providers.host.processes import Process
 from paddock.adapters.providers.local import forwarding
 from paddock.domain.errors import Broken, LimitExceeded, Unavailable
@@ -118,7 +119,7 @@ class OpenNetwork:
         )
 
     async def _fence(self) -> None:
-        await _nft(self._rules())
+        await _run(["nft", "-f", "-"], self._rules())
         await asyncio.to_thread(forwarding.let_through, self.bridge)
 
     async def heal(self) -> bool:
@@ -190,7 +191,7 @@ class OpenNetwork:
     async def remove(self) -> None:
         """Take the bridge and its rules away, the bridge last; absent is success."""
         await asyncio.to_thread(forwarding.forget, self.bridge)
-        await _nft(f"table inet {self.table}\ndelete table inet {self.table}\n")
+        await _run(["nft", "-f", "-"], f"table inet {self.table}\ndelete table inet {self.table}\n")
         if self._is_there():
             await _ip(f"link delete {self.bridge}")
 
@@ -224,7 +225,6 @@ def _let_forward() -> None:
         _FORWARD.write_text("1")
 
 
-_TRIES, _PAUSE_S = 4, 0.1
 _POOL = list(ipaddress.IPv4Network("10.200.0.0/13").subnets(new_prefix=20))
 
 
@@ -246,16 +246,6 @@ async def _subnets_in_use() -> list[ipaddress.IPv4Network]:
     return [ipaddress.IPv4Network(word, strict=False) for word in words if word[:1].isdigit()]
 
 
-async def _nft(script: str) -> None:
-    """What collides with others who change the host's rules at that moment is tried again."""
-    for _ in range(_TRIES - 1):
-        with suppress(Broken):
-            await _run(["nft", "-f", "-"], script)
-            return
-        await asyncio.sleep(_PAUSE_S)
-    await _run(["nft", "-f", "-"], script)
-
-
 async def _ip(*commands: str, prefix: Sequence[str] = (), lend: Sequence[int] = ()) -> None:
     text = "".join(f"{command}\n" for command in commands)
     await _run([*prefix, "ip", "-batch", "-"], text, lend)
@@ -264,19 +254,20 @@ async def _ip(*commands: str, prefix: Sequence[str] = (), lend: Sequence[int] = 
 async def _run(argv: Sequence[str], text: str, lend: Sequence[int] = ()) -> str:
     """Run a program that reads `text` and keeps the descriptors lent to it under their numbers."""
     try:
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            pass_fds=lend,
-        )
+        with readable(text) as given:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=given,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                pass_fds=lend,
+            )
     except FileNotFoundError as error:
         raise Unavailable(
             f"{argv[0]} is not installed, and an open network needs it",
             remediation="`apt-get install iproute2 nftables util-linux`",
         ) from error
-    output, _ = await process.communicate(text.encode())
+    output, _ = await process.communicate()
     if process.returncode != 0:
         raise Broken(f"`{argv[0]}` could not set up the open network: {output.decode().strip()}")
     return output.decode()
