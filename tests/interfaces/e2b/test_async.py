@@ -1,9 +1,11 @@
 """The SDK's asynchronous half, where it is another code path: streams, watches, terminals."""
 
 import asyncio
+import time
 
 import pytest
 from e2b import (
+    AsyncTemplate,
     CommandExitException,
     FilesystemEventType,
     SandboxNotFoundException,
@@ -59,6 +61,31 @@ async def test_terminals(box):
     await box.pty.send_stdin(handle.pid, b"stty size; exit\n")
     await handle.wait()
     assert b"30 90" in seen
+
+
+async def test_git_and_metrics(box):
+    repo = "/home/user/repo"
+    await box.git.init(repo, initial_branch="main")
+    await box.git.configure_user("Me", "me@example.org", path=repo, scope="local")
+    await box.files.write(f"{repo}/a.txt", "a")
+    await box.git.add(repo)
+    await box.git.commit(repo, "first")
+    assert (await box.git.status(repo)).is_clean
+    (now, *_) = await box.get_metrics()
+    assert now.mem_total > now.mem_used > 0
+
+
+async def test_a_template_is_built_from_code(live):
+    client, name = live.client(), f"async-{time.time_ns()}"
+    logs = []
+    template = AsyncTemplate().from_base_image().run_cmd("echo said; echo made > ~/made.txt")
+    await client.AsyncTemplate.build(template, name, on_build_logs=logs.append)
+    assert "said" in [entry.message for entry in logs]
+    made = await client.AsyncSandbox.create(name, timeout=60)
+    try:
+        assert await made.files.read("made.txt") == "made\n"
+    finally:
+        await made.kill()
 
 
 async def test_lifecycle(live, box):

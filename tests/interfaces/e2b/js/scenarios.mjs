@@ -4,7 +4,7 @@ import http from 'node:http'
 import net from 'node:net'
 import {
   AuthenticationError, CommandExitError, FileNotFoundError, InvalidArgumentError, NotEnoughSpaceError,
-  Sandbox, SandboxError, SandboxNotFoundError, TimeoutError, Volume, VolumeError, VolumeNotFoundError,
+  Sandbox, SandboxError, SandboxNotFoundError, Template, TimeoutError, Volume, VolumeError, VolumeNotFoundError,
   VolumePathNotFoundError,
 } from 'e2b'
 
@@ -371,6 +371,21 @@ export const scenarios = {
       assert.equal(await box.isRunning(), true)
       assert.ok((await box.commands.list()).some((each) => each.pid === behind.pid))
     })
+  },
+
+  'a template is built from code': async () => {
+    const name = `js-${Date.now()}`
+    const said = []
+    const template = Template().fromBaseImage().setEnvs({ GREETING: 'hello' }).runCmd('echo said; echo made > ~/made.txt')
+    await Template.build(template, name, { cpuCount: 1, memoryMB: 512, onBuildLogs: (entry) => said.push(entry.message) })
+    assert.ok(said.includes('said'))
+    assert.equal(await Template.exists(name), true)
+    const box = await Sandbox.create(name)
+    try {
+      assert.equal((await box.commands.run('cat ~/made.txt; echo $GREETING')).stdout, 'made\nhello\n')
+    } finally {
+      await Sandbox.kill(box.sandboxId)
+    }
   },
 
   'a server that is gone is not a sandbox that is': async () => {
