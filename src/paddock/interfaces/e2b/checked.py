@@ -2,12 +2,12 @@
 
 import base64
 import json
-from collections.abc import AsyncIterator
 from typing import Annotated, Any, NamedTuple
 
 import aiohttp
 from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from paddock.domain.errors import ApprovalRequired, Forbidden, InvalidRequest
 from paddock.domain.guest import GuestAddress
@@ -97,16 +97,25 @@ async def _relay(address: GuestAddress, content: bytes, headers: dict[str, str])
     except aiohttp.ClientError:
         await session.close()
         return _refused(503, "unavailable", "the sandbox's agent does not answer")
-
-    async def pieces() -> AsyncIterator[bytes]:
-        try:
-            async for piece in answer.content.iter_any():
-                yield piece
-        finally:
-            await session.close()
-
+    except BaseException:
+        await session.close()
+        raise
     told = {"content-type": answer.headers.get("content-type", STREAM)}
-    return StreamingResponse(pieces(), answer.status, headers=told)
+    relayed = _Relayed(answer.content.iter_any(), answer.status, headers=told)
+    relayed.session = session
+    return relayed
+
+
+class _Relayed(StreamingResponse):
+    """Closes what it comes from, also when its client has gone before the first piece."""
+
+    session: aiohttp.ClientSession
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self.session.close()
 
 
 def _refused(status: int, code: str, message: str) -> Response:
