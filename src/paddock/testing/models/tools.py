@@ -27,6 +27,7 @@ from paddock.testing.models.script import (
 
 _PATHS = ("file_path", "filePath", "absolute_path", "path")
 _COMMANDS = ("command", "cmd")
+_PATCHES = ("patchText", "patch")
 _REPLACED = (("old_string", "new_string"), ("oldString", "newString"), ("before", "after"))
 
 
@@ -112,6 +113,9 @@ def _shell(command: str, asked: Asked) -> ToolCall:
 def _patched(patch: str, asked: Asked) -> ToolCall | None:
     if _custom(asked, "apply_patch"):
         return ToolCall("apply_patch", patch)
+    for tool in _named(asked.tools, "applypatch"):
+        if name := _first(_PATCHES, tool):
+            return _filled(tool, {name: patch})
     if _custom(asked, "exec"):
         return ToolCall("exec", f"text(await tools.apply_patch({json.dumps(patch)}));")
     return None
