@@ -273,7 +273,9 @@ async def test_what_ends_between_the_mark_and_the_freeze_is_gone_on_with(plane, 
         assert (await set_aside(plane, box))["snapshot"]
     else:
         await plane.rounds.reconciler.look()
-    assert (await finished(plane, box))["missing"] == []
+    case = await finished(plane, box)
+    assert case["missing"] == []
+    assert {type(each["at"]) for each in case["events"]} == {str}
     evidence = (await plane.admin.get(f"/v1/snapshots?sandbox={box['id']}"))["items"]
     assert len(evidence) == 1
     assert (await plane.admin.post(f"/v1/sandboxes/{box['id']}/resume")).status == 200

@@ -166,6 +166,12 @@ def test_help_answers_at_once():
     assert min(times) < 0.15, "is something imported that --help does not need?"
 
 
+def test_a_group_alone_shows_its_help_and_is_still_no_success():
+    done = plain("approvals")
+    assert done.returncode == 2
+    assert done.stderr.startswith("Usage: paddock approvals"), done.stderr
+
+
 def test_help_imports_nothing_heavy():
     program = (
         "import sys, paddock.__main__ as command; sys.argv[1:] = ['--help']; command.main(); "

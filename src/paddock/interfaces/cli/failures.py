@@ -76,8 +76,7 @@ def fail(error: BaseException, invocation: Invocation, arguments: Sequence[str])
         case SystemExit(code=int(code)):
             return code
         case click.ClickException():
-            as_json = invocation.json or _asks_for_json(arguments)
-            return say(_from_click(error), as_json=as_json)
+            return _misused(error, as_json=invocation.json or _asks_for_json(arguments))
         case PaddockError():
             return say(error, as_json=invocation.json)
     return say(_unexpected(error), as_json=invocation.json)
@@ -102,6 +101,13 @@ def say(error: PaddockError, *, as_json: bool) -> int:
 
 def refuse(message: str, remediation: str) -> NoReturn:
     raise InvalidRequest(message, remediation=remediation)
+
+
+def _misused(error: click.ClickException, *, as_json: bool) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError) and not as_json:
+        click.echo(error.format_message(), err=True)
+        return EXIT_CODES[InvalidRequest]
+    return say(_from_click(error), as_json=as_json)
 
 
 def _from_click(error: click.ClickException) -> PaddockError:

@@ -1,5 +1,6 @@
 """Shapes of sandboxes that were set aside."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
@@ -39,7 +40,9 @@ class CaseShape(CaseSummary):
 
 
 def show_case(case: Case) -> CaseShape:
-    return CaseShape.model_validate(_plain(case))
+    return CaseShape.model_validate(
+        _plain(case) | {"events": _timed(case.events), "egress": _timed(case.egress)}
+    )
 
 
 def summarize_case(case: Case) -> CaseSummary:
@@ -52,3 +55,7 @@ def _plain(case: Case) -> dict[str, Any]:
     told = asdict(case) | {"at": at(case.at), "snapshot": case.snapshot or None}
     del told["team_id"], told["is_still"]
     return told
+
+
+def _timed(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [dict(event) | {"at": at(event["at"])} for event in events]

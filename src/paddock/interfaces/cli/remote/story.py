@@ -19,7 +19,7 @@ from paddock.interfaces.client import Server
 from paddock.interfaces.client.server import segment
 
 _NO_OUTPUT = "note: what commands said is kept without its times, so only the steps are replayed"
-_SHOWN = ("name", "program", "port", "reason", "detail")
+_SHOWN = ("name", "program", "host", "port", "reason", "detail")
 
 
 class Speed(Number):
