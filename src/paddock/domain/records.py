@@ -135,7 +135,7 @@ def taken(snapshot: SnapshotRecord | None, name: str) -> SnapshotRecord:
     if snapshot is None:
         raise NotFound(
             f"there is no snapshot {name[:80]}",
-            remediation="`paddock snapshot list` shows those there are",
+            remediation="`paddock snapshot ls` shows those there are",
         )
     if not snapshot.ref:
         raise being_taken(snapshot)
@@ -145,7 +145,7 @@ def taken(snapshot: SnapshotRecord | None, name: str) -> SnapshotRecord:
 def being_taken(snapshot: SnapshotRecord) -> Conflict:
     return Conflict(
         f"snapshot {snapshot.replacing or snapshot.name} is being taken",
-        remediation="try again when it is ready: `paddock snapshot list` says so",
+        remediation="try again when it is ready: `paddock snapshot ls` says so",
     )
 
 
@@ -163,7 +163,7 @@ def check_same_owner(snapshot: SnapshotRecord, owner: str) -> None:
     if snapshot.owner and owner != snapshot.owner:
         raise NotFound(
             f"there is no snapshot {snapshot.name} of that owner",
-            remediation="`paddock snapshot list` shows those there are",
+            remediation="`paddock snapshot ls` shows those there are",
         )
 
 

@@ -201,7 +201,7 @@ class Access:
             foreign = token is None or token.team_id != principal.team_id
             if token is None or foreign or (own and token.person_id != own):
                 raise NotFound(
-                    f"there is no token {token_id}", remediation="`paddock token list` shows yours"
+                    f"there is no token {token_id}", remediation="`paddock token ls` shows yours"
                 )
             if token.revoked_at is not None:
                 return token
@@ -238,7 +238,7 @@ class Access:
         if team is None:
             raise NotFound(
                 f"there is no team {name or principal.team_id}",
-                remediation="`paddock team list` shows those you may see",
+                remediation="`paddock team ls` shows those you may see",
             )
         return team
 
@@ -278,7 +278,7 @@ def find_person(tx: Transaction, team_id: str, name: str) -> Person:
     found = tx.people.with_email(team_id, name.lower()) if "@" in name else tx.people.get(name)
     if found is None or found.team_id != team_id:
         raise NotFound(
-            f"there is no person {name[:80]}", remediation="`paddock person list` shows yours"
+            f"there is no person {name[:80]}", remediation="`paddock person ls` shows yours"
         )
     return found
 

@@ -180,5 +180,5 @@ def _refused(team_id: str, person_id: str, link_id: str, now: float) -> AuditEnt
 
 def _missing(session_id: str) -> NotFound:
     return NotFound(
-        f"there is no session {session_id[:80]}", remediation="`paddock session list` shows yours"
+        f"there is no session {session_id[:80]}", remediation="`paddock session ls` shows yours"
     )

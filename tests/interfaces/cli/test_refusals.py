@@ -172,6 +172,16 @@ def test_a_group_alone_shows_its_help_and_is_still_no_success():
     assert done.stderr.startswith("Usage: paddock approvals"), done.stderr
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("snapshot", "list"), ("template", "ls"), ("task", "rm"), ("task", "inspect"), ("delete",)],
+    ids=" ".join,
+)
+def test_a_command_goes_by_the_name_that_its_siblings_have(words):
+    done = plain(*words, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_help_imports_nothing_heavy():
     program = (
         "import sys, paddock.__main__ as command; sys.argv[1:] = ['--help']; command.main(); "

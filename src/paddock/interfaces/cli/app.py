@@ -11,6 +11,7 @@ import click
 from paddock import __version__
 from paddock.interfaces.cli.failures import fail
 from paddock.interfaces.cli.invocation import Invocation, MakeToolbox, pass_invocation
+from paddock.interfaces.cli.noun import Noun
 
 _LEVELS = ["debug", "info", "warning", "error"]
 
@@ -32,7 +33,9 @@ class Lazy(click.Command):
         return self.load().make_context(info_name, args, parent=parent, **extra)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Noun, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file to read.")
 @click.option("--log-level", type=click.Choice(_LEVELS), help="How much is logged to stderr.")
 @click.version_option(__version__, "-V", "--version", message="%(version)s")

@@ -16,6 +16,7 @@ from paddock.interfaces.cli.command import explain
 from paddock.interfaces.cli.failures import say
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.noun import Noun
 from paddock.interfaces.cli.options import (
     PAYLOAD,
     command_options,
@@ -35,7 +36,7 @@ from paddock.ports.provider import Observation, Provider, Ref, SandboxSpec
 Verb = Callable[[Provider, Ref], Awaitable[object]]
 
 
-@click.group()
+@click.group(cls=Noun)
 def sandbox() -> None:
     """Sandboxes without a server, straight on a provider.
 
@@ -60,7 +61,7 @@ def _row(seen: Observation) -> dict[str, Any]:
     return {**asdict(seen), "ref": references.shown(seen.ref)}
 
 
-@sandbox.command("list")
+@sandbox.command("ls")
 @provider_option
 @click.option("-l", "--label", "labels", multiple=True, metavar="K=V", help="Only those with it.")
 @output_options

@@ -12,6 +12,7 @@ from paddock.domain.snapshot import Snapshot, SnapshotRef
 from paddock.interfaces.cli import references
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.noun import Noun
 from paddock.interfaces.cli.options import output_options, provider_option
 from paddock.interfaces.cli.output import age, print_json, print_table, size, tell_left_out
 from paddock.interfaces.cli.progress import Display
@@ -19,11 +20,12 @@ from paddock.interfaces.cli.toolbox import Opened
 from paddock.ports.provider import Provider, Ref
 
 
-class _CreateByDefault(click.Group):
+class _CreateByDefault(Noun):
     """`snapshot SANDBOX` is short for `snapshot create SANDBOX`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and args[0] not in {*self.commands, "-h", "--help"}:
+        known = bool(args) and self.get_command(ctx, args[0]) is not None
+        if args and not known and args[0] not in {"-h", "--help"}:
             args = ["create", *args]
         return super().parse_args(ctx, args)
 
@@ -79,7 +81,7 @@ def _name(ref: SnapshotRef) -> str:
     return f"{ref.provider}/{ref.id}"
 
 
-@snapshot.command("list")
+@snapshot.command("ls")
 @provider_option
 @output_options
 @pass_invocation
@@ -141,7 +143,7 @@ async def _remove(provider: Provider, identifiers: Sequence[str]) -> list[str]:
         if ref not in known:
             raise NotFound(
                 f"there is no snapshot {_name(ref)}",
-                remediation="`paddock sandbox snapshot list` shows what there is",
+                remediation="`paddock sandbox snapshot ls` shows what there is",
             )
     for ref in refs:
         await provider.delete_snapshot(ref)

@@ -13,6 +13,7 @@ from paddock.interfaces.cli.failures import refuse
 from paddock.interfaces.cli.ignoring import ignore
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.noun import Noun
 from paddock.interfaces.cli.options import output_options, provider_option
 from paddock.interfaces.cli.output import print_json, print_table
 from paddock.interfaces.cli.params import environment
@@ -25,7 +26,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _SHOWN = 3
 
 
-@click.group()
+@click.group(cls=Noun)
 def template() -> None:
     """What sandboxes start from."""
 
@@ -47,7 +48,7 @@ async def _opened(invocation: Invocation, provider: str) -> AsyncIterator[tuple[
             yield opened, opened.templates
 
 
-@template.command("list")
+@template.command("ls")
 @provider_option
 @output_options
 @pass_invocation

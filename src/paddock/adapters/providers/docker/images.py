@@ -251,7 +251,7 @@ async def drop_template(engine: Engine, tag: str) -> None:
         except Conflict as error:
             raise Conflict(
                 f"sandboxes of the docker provider stand on {tag}: {error.message}",
-                remediation="remove those that `paddock sandbox list --provider docker` shows",
+                remediation="remove those that `paddock sandbox ls --provider docker` shows",
             ) from error
 
 

@@ -381,6 +381,6 @@ class DockerProvider:
         if ref.provider != self.name or not _ID.fullmatch(ref.id):
             raise NotFound(
                 f"there is no sandbox {ref.provider}/{ref.id[:80]} on the docker provider",
-                remediation="`paddock sandbox list` shows those that exist",
+                remediation="`paddock sandbox ls` shows those that exist",
             )
         return ref.id

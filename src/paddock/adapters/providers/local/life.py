@@ -268,5 +268,5 @@ def check_on_disk(record: SandboxRecord) -> SandboxRecord:
 def not_found(ref: str) -> NotFound:
     return NotFound(
         f"there is no sandbox {ref} on the local provider",
-        remediation="`paddock sandbox list` shows those that exist",
+        remediation="`paddock sandbox ls` shows those that exist",
     )

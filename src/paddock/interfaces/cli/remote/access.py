@@ -8,6 +8,7 @@ import click
 
 from paddock.domain.team import Role, Scope
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.noun import Noun
 from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import age, print_json, print_table
 from paddock.interfaces.cli.params import Seconds
@@ -19,7 +20,7 @@ _ROLES = click.Choice([role.value for role in Role])
 _SCOPES = click.Choice([scope.value for scope in Scope])
 
 
-@click.group()
+@click.group(cls=Noun)
 def token() -> None:
     """Who may come in, and for what."""
 
@@ -59,7 +60,7 @@ def create(
         click.echo(f"note: {made['id']} ({made['role']}); it is not shown again", err=True)
 
 
-@token.command("list")
+@token.command("ls")
 @output_options
 @pass_invocation
 def list_tokens(invocation: Invocation) -> None:
@@ -102,7 +103,7 @@ def revoke(invocation: Invocation, tokens: Sequence[str]) -> None:
     answer(invocation, {"tokens": done}, lines)
 
 
-@click.group()
+@click.group(cls=Noun)
 def team() -> None:
     """Teams: what belongs to one does not exist for another."""
 
@@ -119,7 +120,7 @@ def create_team(invocation: Invocation, name: str) -> None:
         click.echo(f"note: team {made['name']} ({made['id']})", err=True)
 
 
-@team.command("list")
+@team.command("ls")
 @output_options
 @pass_invocation
 def list_teams(invocation: Invocation) -> None:

@@ -7,13 +7,14 @@ from typing import Any
 import click
 
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.noun import Noun
 from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import print_json, print_table
 from paddock.interfaces.cli.params import pairs
 from paddock.interfaces.cli.remote.asking import ask
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Noun, invoke_without_command=True)
 @click.pass_context
 def settings(context: click.Context) -> None:
     """What is in effect on the server, and where it comes from. Without a command, list it."""
@@ -21,7 +22,7 @@ def settings(context: click.Context) -> None:
         context.invoke(list_settings)
 
 
-@settings.command("list")
+@settings.command("ls")
 @click.option("--hot", is_flag=True, help="Only those that can be changed while it runs.")
 @output_options
 @pass_invocation

@@ -7,6 +7,7 @@ import click
 
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.noun import Noun
 from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import print_json, print_table
 from paddock.interfaces.cli.progress import Display
@@ -18,7 +19,7 @@ from paddock.interfaces.client.server import segment
 _PATH = "/v1/agents"
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Noun, invoke_without_command=True)
 @output_options
 @click.pass_context
 def agents(context: click.Context) -> None:

@@ -9,6 +9,7 @@ import click
 from paddock.interfaces.cli.failures import refuse
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.noun import Noun
 from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import age, print_json, print_table, printable
 from paddock.interfaces.cli.remote.desk import Desk
@@ -25,7 +26,7 @@ from paddock.interfaces.client.results import ApprovalInfo
 _STATES = ("pending", "allowed_once", "allowed_task", "allowed_always", "denied", "expired")
 
 
-@click.group()
+@click.group(cls=Noun)
 def approvals() -> None:
     """What people are asked: may a sandbox reach a host, run a command; may a task go on.
 

@@ -12,6 +12,7 @@ from paddock.interfaces.cli.command import STDOUT
 from paddock.interfaces.cli.failures import refuse
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.noun import Noun
 from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import print_json, print_table, printable
 from paddock.interfaces.cli.remote.asking import ask, listed
@@ -29,7 +30,7 @@ _CUT = (
 )
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Noun, invoke_without_command=True)
 @click.option("--export", is_flag=True, help="All of it, one entry a line, with its chain.")
 @output_options
 @click.pass_context

@@ -10,6 +10,7 @@ import click
 from paddock.domain.secret import AccessPolicy
 from paddock.interfaces.cli.failures import refuse
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.noun import Noun
 from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import print_json, print_table
 from paddock.interfaces.cli.params import pairs
@@ -26,7 +27,7 @@ _policy = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Noun)
 def config() -> None:
     """What is set for the team and its apps, and can be read.
 
@@ -34,7 +35,7 @@ def config() -> None:
     """
 
 
-@click.group()
+@click.group(cls=Noun)
 def secrets() -> None:
     """What is set for the team and its apps, and is never shown again.
 
@@ -126,7 +127,7 @@ def _list(invocation: Invocation, app: str, *, sensitive: bool) -> None:
     print_table(("NAME", "APP", "POLICY", "VERSION"), rows)
 
 
-@config.command("list")
+@config.command("ls")
 @_app
 @output_options
 @pass_invocation
@@ -135,7 +136,7 @@ def list_config(invocation: Invocation, app: str) -> None:
     _list(invocation, app, sensitive=False)
 
 
-@secrets.command("list")
+@secrets.command("ls")
 @_app
 @output_options
 @pass_invocation

@@ -7,6 +7,7 @@ import click
 
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.noun import Noun
 from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import print_json
 from paddock.interfaces.cli.remote.session import connected
@@ -17,7 +18,7 @@ _NO_KEY = "e2b_" + "0" * 40
 """For a server that asks nobody who they are: the SDKs insist on one."""
 
 
-@click.group()
+@click.group(cls=Noun)
 def connect() -> None:
     """Print what makes another vendor's SDK use this server."""
 

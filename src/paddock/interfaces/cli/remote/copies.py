@@ -9,6 +9,7 @@ from paddock.domain.ignoring import Whole
 from paddock.domain.keeping import Kind
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.noun import Noun
 from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import (
     age,
@@ -74,7 +75,7 @@ def fork(
     answer(invocation, info, info.name)
 
 
-@click.group()
+@click.group(cls=Noun)
 def snapshot() -> None:
     """What is kept of sandboxes' disks."""
 
@@ -179,7 +180,7 @@ def _lines(info: SnapshotInfo) -> Iterator[tuple[str, str]]:
     yield from (("", printable(path)) for path in ignored.left_out)
 
 
-@snapshot.command("list")
+@snapshot.command("ls")
 @click.option("--sandbox", "source", default="", help="Only those of this one.")
 @output_options
 @pass_invocation

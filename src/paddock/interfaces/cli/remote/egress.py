@@ -11,6 +11,7 @@ from paddock.interfaces.cli.command import STDOUT
 from paddock.interfaces.cli.failures import refuse
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.noun import Noun
 from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import print_json, print_table
 from paddock.interfaces.cli.remote.asking import ask
@@ -32,7 +33,7 @@ _DENIED = 1
 _KINDS = ("egress.allowed", "egress.denied")
 
 
-@click.group()
+@click.group(cls=Noun)
 def egress() -> None:
     """What sandboxes may reach, and what they reached.
 

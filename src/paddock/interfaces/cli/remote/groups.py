@@ -7,6 +7,7 @@ import click
 
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.noun import Noun
 from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import print_json, print_table, printable
 from paddock.interfaces.cli.remote.session import GONE, connected
@@ -14,7 +15,7 @@ from paddock.interfaces.client import AsyncSandbox, SandboxInfo
 from paddock.interfaces.client.server import segment
 
 
-@click.group()
+@click.group(cls=Noun)
 def group() -> None:
     """The sandboxes that share an identity."""
 

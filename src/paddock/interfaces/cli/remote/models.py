@@ -9,6 +9,7 @@ import click
 
 from paddock.interfaces.cli.failures import refuse
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.noun import Noun
 from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import print_json, print_table, printable
 from paddock.interfaces.cli.remote.asking import ask
@@ -18,7 +19,7 @@ from paddock.interfaces.client.server import segment
 _PRICES = "/v1/models/prices"
 
 
-@click.group()
+@click.group(cls=Noun)
 def models() -> None:
     """What sandboxes took of model APIs, and what that costs.
 

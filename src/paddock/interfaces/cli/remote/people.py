@@ -10,6 +10,7 @@ from paddock.domain.team import Role
 from paddock.interfaces.cli import terminal
 from paddock.interfaces.cli.command import STDOUT
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.noun import Noun
 from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import age, print_json, print_table
 from paddock.interfaces.cli.params import Seconds
@@ -20,7 +21,7 @@ from paddock.interfaces.client.server import segment, without_nothing
 _ROLES = click.Choice([role.value for role in Role])
 
 
-@click.group()
+@click.group(cls=Noun)
 def person() -> None:
     """The people of the team."""
 
@@ -42,7 +43,7 @@ def add(invocation: Invocation, /, name: str, *, email: str, role: str) -> None:
         click.echo(f"note: {made['id']} ({made['role']}); give them the link", err=True)
 
 
-@person.command("list")
+@person.command("ls")
 @output_options
 @pass_invocation
 def list_people(invocation: Invocation) -> None:
@@ -116,12 +117,12 @@ def login(invocation: Invocation, only_print: bool) -> None:
         click.launch(made["url"])
 
 
-@click.group()
+@click.group(cls=Noun)
 def session() -> None:
     """Who is signed in with a browser."""
 
 
-@session.command("list")
+@session.command("ls")
 @output_options
 @pass_invocation
 def list_sessions(invocation: Invocation) -> None:

@@ -10,6 +10,7 @@ import click
 
 from paddock.interfaces.cli.failures import refuse
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.noun import Noun
 from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import print_json, print_table
 from paddock.interfaces.cli.params import argument_vector
@@ -21,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _FORBIDDEN = 1
 
 
-@click.group()
+@click.group(cls=Noun)
 def policy() -> None:
     """Which commands may be run in sandboxes.
 

@@ -6,6 +6,7 @@ import click
 
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.noun import Noun
 from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import print_json, print_table, printable
 from paddock.interfaces.cli.remote.session import SandboxName, connected, gathered
@@ -14,7 +15,7 @@ from paddock.interfaces.client.server import segment
 _PATH = "/v1/quarantine"
 
 
-@click.group()
+@click.group(cls=Noun)
 def quarantine() -> None:
     """Sandboxes that were set aside: nobody but an admin goes in."""
 

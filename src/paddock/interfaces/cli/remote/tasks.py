@@ -10,6 +10,7 @@ import click
 from paddock.interfaces.cli.command import STDOUT
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.noun import Noun
 from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import age, print_json, print_table, printable
 from paddock.interfaces.cli.params import pairs
@@ -24,7 +25,7 @@ T = TypeVar("T")
 _STATES = ("pending", "creating", "running", "waiting", "completing", *task_care.OVER)
 
 
-@click.group()
+@click.group(cls=Noun)
 def task() -> None:
     """What agents are to do, and what comes of it."""
 

@@ -6,6 +6,7 @@ import click
 
 from paddock.domain.ids import new_id
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.noun import Noun
 from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import print_json, print_table
 from paddock.interfaces.cli.params import Size
@@ -14,7 +15,7 @@ from paddock.interfaces.cli.remote.session import answer
 from paddock.interfaces.client.server import segment
 
 
-@click.group()
+@click.group(cls=Noun)
 def volume() -> None:
     """Directories that sandboxes share, and that outlive them.
 

@@ -117,7 +117,7 @@ def _address(reference: str) -> str:
     if not _IN_A_REGISTRY.fullmatch(reference):
         raise InvalidRequest(
             f"{reference[:80]!r} is neither a template nor the name of an image",
-            remediation="`paddock template list` shows the templates; an image is named like "
+            remediation="`paddock template ls` shows the templates; an image is named like "
             "debian:12 or registry.example/team/image@sha256:…",
         )
     return f"docker://{reference}"

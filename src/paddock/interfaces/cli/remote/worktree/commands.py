@@ -12,6 +12,7 @@ from paddock.interfaces.cli.cloning import PLACE
 from paddock.interfaces.cli.command import Wish, explain
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
+from paddock.interfaces.cli.noun import Noun
 from paddock.interfaces.cli.options import PAYLOAD, command_options, output_options, wish
 from paddock.interfaces.cli.output import age, print_json, print_table
 from paddock.interfaces.cli.progress import Display
@@ -44,7 +45,7 @@ def _directory(command: F) -> F:
     return decorate(command)
 
 
-@click.group()
+@click.group(cls=Noun)
 def worktree() -> None:
     """The sandbox of a git worktree: the directory says which one is meant."""
 
