@@ -5,7 +5,6 @@ import io
 import json as text
 import random
 from collections.abc import (
-    AsyncGenerator,
     AsyncIterable,
     AsyncIterator,
     Callable,
@@ -30,6 +29,7 @@ from paddock.domain.errors import (
 )
 from paddock.interfaces.client import failures
 from paddock.interfaces.client.place import find_place
+from paddock.interfaces.client.pool import Pool
 from paddock.interfaces.client.portal import ERRAND
 
 PATIENCE_S = 60.0
@@ -42,7 +42,6 @@ _LONGEST_PAUSE_S = 2.0
 _RATE_S = 5.0
 _BEHIND_S = 20.0
 _ERRANDS_S = 5.0
-_MAX_CONNECTIONS = 256
 _PIECE = 256 << 10
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
@@ -127,7 +126,7 @@ class Server:
     def __init__(self, url: str = "", token: str = "", *, patience_s: float = PATIENCE_S) -> None:
         self._place = find_place(url, token)
         self._patience_s = patience_s
-        self._pool: _Pool | None = None
+        self._pool: Pool | None = None
         self._known = False
         self._errands: set[asyncio.Task[None]] = set()
 
@@ -145,8 +144,12 @@ class Server:
         """Close its connections; the next call opens others."""
         await self.errands_done()
         pool, self._pool = self._pool, None
-        if pool is not None and pool.loop is asyncio.get_running_loop():
-            await pool.holder.aclose()
+        if pool is None:
+            return
+        if pool.loop is asyncio.get_running_loop():
+            await pool.close()
+        else:
+            pool.close_soon()
 
     def later(self, errand: Coroutine[Any, Any, None]) -> None:
         """Done while the caller goes on; its failure is nobody's concern."""
@@ -252,37 +255,17 @@ class Server:
             raise failures.interrupted(self.url, what, error) from error
 
     async def _connected(self) -> aiohttp.ClientSession:
-        """One pool per event loop. It closes with its loop, or when nobody holds this any more."""
-        loop = asyncio.get_running_loop()
-        if self._pool is None or self._pool.loop is not loop:
-            holder = _session()
-            self._pool = _Pool(loop, holder, await anext(holder))
-        return self._pool.session
+        pool = self._pool
+        if pool is None or pool.loop is not asyncio.get_running_loop():
+            if pool is not None:
+                pool.close_soon()
+            self._pool = pool = await Pool.opened(self)
+        return pool.session
 
     def _explained(self, error: PaddockError) -> PaddockError:
         if isinstance(error, Unauthenticated) and self._place.hint:
             error.remediation = self._place.hint
         return error
-
-
-@dataclass(frozen=True, slots=True)
-class _Pool:
-    """Connections, and what holds them open."""
-
-    loop: asyncio.AbstractEventLoop
-    holder: AsyncGenerator[aiohttp.ClientSession, None]
-    session: aiohttp.ClientSession
-
-
-async def _session() -> AsyncGenerator[aiohttp.ClientSession, None]:
-    """Held by a generator, because an event loop ends those that nobody has ended (PEP 525)."""
-    connector = aiohttp.TCPConnector(limit=_MAX_CONNECTIONS, keepalive_timeout=30)
-    # A compressed answer saves nothing on a loopback and delays streams.
-    headers = {"accept-encoding": "identity"}
-    async with aiohttp.ClientSession(
-        connector=connector, headers=headers, auto_decompress=False, read_bufsize=1 << 18
-    ) as session:
-        yield session
 
 
 def _may_repeat(call: Call, error: PaddockError) -> bool:
