@@ -100,10 +100,12 @@ async def test_what_readme_shows_in_python(plane, tmp_path):
 
 
 async def test_what_readme_shows_over_http(plane, tmp_path):
-    lines = section("Over HTTP", "sh").splitlines()
+    first, *lines = section("Over HTTP", "sh").splitlines()
+    first = first.replace("http://127.0.0.1:7070", plane.url)
     said = []
-    for line in lines:
-        done = await asyncio.to_thread(shell, plane, line, tmp_path)
+    for number, line in enumerate(lines):
+        token = first.replace("my-laptop", f"my-laptop-{number}")
+        done = await asyncio.to_thread(shell, plane, f"{token}\n{line}", tmp_path)
         assert done.returncode == 0, done.stderr
         said.append(json.loads(done.stdout))
     assert said[0]["state"] == "running"
