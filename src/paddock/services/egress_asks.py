@@ -9,6 +9,7 @@ from enum import Enum
 
 from paddock.domain import approval as approvals
 from paddock.domain.approval import Approval, Kind, Level, State
+from paddock.domain.broker.masking import NameMask
 from paddock.domain.egress import NetworkMode, OnBlock
 from paddock.domain.egress.asking import rule_for
 from paddock.domain.egress.deciding import judge_connection
@@ -23,11 +24,13 @@ from paddock.services.approvals import Approvals, Question
 from paddock.services.changes import Changes
 from paddock.services.egress import Egress
 from paddock.services.egress_changes import Holder
+from paddock.services.intake import Inside
 
 _log = logging.getLogger(__name__)
 EVERY_S = 0.25
 _REFUSED_S = 30.0
 _WHY = "no rule allows it"
+_HOLDS_VALUE = f"{_WHY}, and nobody is asked: there is a secret's value in its name"
 
 
 class _Then(Enum):
@@ -54,6 +57,7 @@ class EgressAsks:
         egress: Egress,
         changes: Changes,
         doors: Mapping[str, Doorkeeper],
+        inside: Inside,
         timeout_s: float,
     ) -> None:
         self._store = store
@@ -62,6 +66,7 @@ class EgressAsks:
         self._egress = egress
         self._changes = changes
         self._doors = doors
+        self._inside = inside
         self._timeout_s = timeout_s
         approvals.guards[Kind.EGRESS] = self
 
@@ -81,20 +86,36 @@ class EgressAsks:
         await self._approvals.expire()
         for name, door in self._doors.items():
             try:
-                for wanted in await door.wanted():
-                    await self._attend(door, wanted)
+                held = await door.wanted()
             except PaddockError as error:
                 _log.warning("nobody asked", extra={"of": name, "error": error.message})
+                continue
+            for wanted in held:
+                try:
+                    await self._attend(door, wanted)
+                except PaddockError as error:  # others are not kept waiting for it
+                    told = {"of": wanted.sandbox, "error": error.message}
+                    _log.warning("nobody asked", extra=told)
 
     async def _attend(self, door: Doorkeeper, wanted: Wanted) -> None:
         outcome = await self._store.read(lambda tx: self._known(tx, wanted))
         if outcome is None:
-            outcome = await self._asked(wanted)
+            outcome = await self._unaskable(wanted) or await self._asked(wanted)
         if isinstance(outcome, Verdict):
             await door.settle(wanted, outcome)
         elif outcome is _Then.RULE:
             sandbox = await self._changes.find(ANY_TEAM, wanted.sandbox)
             await self._egress.apply(sandbox)
+
+    async def _unaskable(self, wanted: Wanted) -> Verdict | None:
+        """What is asked is kept, and an answer may become a rule: neither is to hold a value, and a
+        rule about what stands for one would be about no host."""
+        sandbox = await self._changes.find(ANY_TEAM, wanted.sandbox)
+        mask = NameMask(await self._inside(sandbox))
+        if mask.text(wanted.host) == wanted.host:
+            return None
+        _log.warning("name with a secret's value refused", extra={"id": sandbox.id})
+        return Verdict(False, _HOLDS_VALUE, _REFUSED_S)
 
     async def _asked(self, wanted: Wanted) -> _Outcome:
         try:

@@ -55,6 +55,10 @@ def egress_of(parts: Parts, settings: Settings) -> tuple[Egress, Approvals, Egre
         shipped=shipped_presets(),
         preset=config.preset,
     )
+
+    async def inside(sandbox: SandboxRecord) -> Mapping[str, str]:
+        return await parts.broker.inside(sandbox)  # which is made later
+
     inbox = Approvals(parts.store, parts.clock, parts.once)
     asks = EgressAsks(
         parts.store,
@@ -63,11 +67,9 @@ def egress_of(parts: Parts, settings: Settings) -> tuple[Egress, Approvals, Egre
         egress=egress,
         changes=parts.changes,
         doors=parts.providers.doors,
+        inside=inside,
         timeout_s=config.ask_timeout_s,
     )
-
-    async def inside(sandbox: SandboxRecord) -> Mapping[str, str]:
-        return await parts.broker.inside(sandbox)  # which is made later
 
     commands = CommandAsks(
         parts.store,

@@ -1,12 +1,13 @@
 """What sandboxes may reach, over HTTP: who may say it, how it adds up, and what is refused."""
 
+from dataclasses import replace
+
 import pytest
 
 from paddock.domain.egress import EgressPolicy, NetworkMode
 from paddock.domain.template import SourceKind, Template, TemplateSource
 from paddock.ports.egress import Flow, FlowBatch
 from paddock.ports.provider import Observation, Ref, SandboxSpec
-from paddock.services.egress_log import EgressLog
 from paddock.services.templates import Kept
 from paddock.testing.broken.defect import claiming
 from paddock.testing.reference import ReferenceProvider
@@ -266,10 +267,7 @@ async def test_what_gateways_saw_is_on_record_once(plane):
         1.0,
         2.0,
     )
-    services = plane.services
-    log = EgressLog(
-        services.store, plane.rounds.egress_log.clock, services.egress, {"g": Told(flow, denied)}
-    )
+    log = replace(plane.rounds.egress_log, sources={"g": Told(flow, denied)})
     assert await log.take("g") == 2
     assert await log.take("g") == 0
     told = (await plane.admin.get(f"/v1/events?subject={box['id']}&kind=egress.allowed"))["items"]
