@@ -14,16 +14,19 @@ from paddock.domain.egress import NetworkMode, OnBlock
 from paddock.domain.egress.asking import rule_for
 from paddock.domain.egress.deciding import judge_connection
 from paddock.domain.egress.names import normal
+from paddock.domain.egress.policy import MOST_RULES
 from paddock.domain.egress.rule import parse
 from paddock.domain.errors import InvalidRequest, LimitExceeded, PaddockError
-from paddock.domain.team import Principal
+from paddock.domain.records import SandboxRecord
+from paddock.domain.team import Principal, Scope
 from paddock.ports.clock import Clock
 from paddock.ports.egress import Doorkeeper, Verdict, Wanted
 from paddock.ports.store import ANY_TEAM, Store, Transaction
 from paddock.services.approvals import Approvals, Question
 from paddock.services.changes import Changes
 from paddock.services.egress import Egress
-from paddock.services.egress_changes import Holder
+from paddock.services.egress_changes import Holder, check_rules
+from paddock.services.granted import Granted, check_goes_on, task_of
 from paddock.services.intake import Inside
 
 _log = logging.getLogger(__name__)
@@ -55,6 +58,7 @@ class EgressAsks:
         *,
         approvals: Approvals,
         egress: Egress,
+        granted: Granted,
         changes: Changes,
         doors: Mapping[str, Doorkeeper],
         inside: Inside,
@@ -64,6 +68,7 @@ class EgressAsks:
         self._clock = clock
         self._approvals = approvals
         self._egress = egress
+        self._granted = granted
         self._changes = changes
         self._doors = doors
         self._inside = inside
@@ -84,6 +89,8 @@ class EgressAsks:
 
     async def look(self) -> None:
         await self._approvals.expire()
+        if await self._granted.end():
+            await self._egress.apply()
         for name, door in self._doors.items():
             try:
                 held = await door.wanted()
@@ -158,12 +165,15 @@ class EgressAsks:
             detail={"host": wanted.host, "port": wanted.port},
             timeout_s=self._timeout_s,
             times=wanted.attempts,
+            task_id=task_of(tx, sandbox),
         )
         self._approvals.ask(tx, sandbox, question)
         return _Then.WAIT
 
     def effect(self, tx: Transaction, principal: Principal, approval: Approval) -> Approval:
         """The rule that an answer makes, where it is to hold for longer."""
+        if approval.state is State.ALLOWED_TASK and approval.task_id:
+            return self._grant(tx, principal, approval)
         if approval.state is State.ALLOWED_TASK:
             return self._allow(tx, principal, approval, Level.SANDBOX)
         if approval.state is State.ALLOWED_ALWAYS:
@@ -171,12 +181,24 @@ class EgressAsks:
             return self._allow(tx, principal, approval, approval.level)
         return approval
 
+    def _grant(self, tx: Transaction, principal: Principal, approval: Approval) -> Approval:
+        """For its task. It takes what a rule of the sandbox takes."""
+        check_goes_on(tx, approval)
+        principal.require(Scope.SANDBOXES_WRITE)
+        rule, sandbox = parse(approval.what).text, _sandbox(tx, principal, approval)
+        check_rules(principal, [rule])
+        if len(self._egress.policy(sandbox).rules) >= MOST_RULES:
+            raise InvalidRequest(
+                f"sandbox {sandbox.name} has {MOST_RULES} rules, which is the most",
+                remediation="allow a whole domain with `*.example.org` instead of its hosts",
+            )
+        self._granted.add(tx, principal, sandbox, approval.task_id, rule)
+        return replace(approval, rule=rule)
+
     def _allow(
         self, tx: Transaction, principal: Principal, approval: Approval, level: Level
     ) -> Approval:
-        sandbox = tx.sandboxes.get(principal.team_id, approval.sandbox_id)
-        if sandbox is None:
-            raise InvalidRequest(f"sandbox {approval.sandbox_name} is not there any more")
+        sandbox = _sandbox(tx, principal, approval)
         if level is Level.TEAM:
             raise InvalidRequest(
                 "a team has no rules about hosts of its own",
@@ -194,9 +216,17 @@ class EgressAsks:
         if approval.state is State.ALLOWED_ALWAYS:
             await self._egress.apply()
             return
+        await self._granted.load()
         sandbox = await self._changes.find(ANY_TEAM, approval.sandbox_id)
         async with self._changes.alone(sandbox.id):
             await self._egress.apply(sandbox)
+
+
+def _sandbox(tx: Transaction, principal: Principal, approval: Approval) -> SandboxRecord:
+    sandbox = tx.sandboxes.get(principal.team_id, approval.sandbox_id)
+    if sandbox is None:
+        raise InvalidRequest(f"sandbox {approval.sandbox_name} is not there any more")
+    return sandbox
 
 
 def _what(wanted: Wanted) -> str:

@@ -67,7 +67,8 @@ class EgressLog:
     async def _masked(self, batch: FlowBatch) -> FlowBatch:
         """A program chooses the names that it asks for, and may put into one what it was lent."""
         masks: dict[str, NameMask | None] = {}
-        for each in (*batch.flows, *batch.uses):
+        seen: list[Flow | CredentialUse] = [*batch.flows, *batch.uses]
+        for each in seen:
             if each.sandbox not in masks and not _is_of_rule(each):
                 masks[each.sandbox] = await self._mask(each.sandbox)
         flows = tuple(_without_values(each, masks) for each in batch.flows)

@@ -14,6 +14,7 @@ from paddock.services.command_asks import CommandAsks
 from paddock.services.egress import Egress
 from paddock.services.egress_asks import EgressAsks
 from paddock.services.events import EventFeed
+from paddock.services.granted import Granted
 from paddock.services.making import Making
 from paddock.services.once import Once
 from paddock.services.policies import Policies
@@ -47,11 +48,13 @@ class Parts(Protocol):
 def egress_of(parts: Parts, settings: Settings) -> tuple[Egress, Approvals, EgressAsks]:
     """Known to who makes sandboxes, and to who judges commands."""
     config = settings.egress
+    granted = Granted(parts.store, parts.clock)
     egress = Egress(
         parts.store,
         parts.clock,
         parts.changes,
         parts.providers,
+        granted=granted,
         shipped=shipped_presets(),
         preset=config.preset,
     )
@@ -65,6 +68,7 @@ def egress_of(parts: Parts, settings: Settings) -> tuple[Egress, Approvals, Egre
         parts.clock,
         approvals=inbox,
         egress=egress,
+        granted=granted,
         changes=parts.changes,
         doors=parts.providers.doors,
         inside=inside,

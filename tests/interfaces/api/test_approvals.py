@@ -47,6 +47,7 @@ class Asked:
             plane.rounds.egress_log.clock,
             approvals=given.approvals,
             egress=given.egress,
+            granted=plane.rounds.egress_asks._granted,
             changes=plane.rounds.egress_asks._changes,
             doors={"door": door},
             inside=plane.services.broker.inside,

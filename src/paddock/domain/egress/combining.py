@@ -1,8 +1,9 @@
-"""The policy in force: what preset, template, app, sandbox and task want, put together.
+"""The policy in force: what preset, template, app and sandbox want, put together.
 
 The nearest that says a mode decides it. Denials bind whoever is nearer: an operator's `!host` on a
 template or a preset holds for every sandbox of it, and where there is one, an open network is
-everything but that, through the gateway. Otherwise the nearest is asked first.
+everything but that, through the gateway. Otherwise the nearest is asked first. What people have
+allowed for a task comes last: no rule was about it then, and no denial yields to it later.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from functools import lru_cache
 
 from paddock.domain.egress.deciding import overtaken, shadowed
 from paddock.domain.egress.policy import (
+    MOST_RULES,
     WHOLE_WORLD,
     EgressPolicy,
     EgressWish,
@@ -41,13 +43,17 @@ class Effective:
     """The mode as it was said: the one in force is an allowlist where `open` has exceptions."""
 
 
-def combined(says: Sequence[Say], default: NetworkMode) -> Effective:
+def combined(
+    says: Sequence[Say], default: NetworkMode, granted: Sequence[SourcedRule] = ()
+) -> Effective:
     """From the farthest (a preset) to the nearest (the sandbox's own)."""
-    return _combined(tuple(says), default)
+    return _combined(tuple(says), default, tuple(granted))
 
 
 @lru_cache(maxsize=256)  # most sandboxes of an installation want the same
-def _combined(says: tuple[Say, ...], default: NetworkMode) -> Effective:
+def _combined(
+    says: tuple[Say, ...], default: NetworkMode, granted: tuple[SourcedRule, ...]
+) -> Effective:
     mode, mode_from = default, "default"
     for say in says:
         if say.wish.mode is not None:
@@ -60,7 +66,8 @@ def _combined(says: tuple[Say, ...], default: NetworkMode) -> Effective:
         return Effective(EgressPolicy(mode), mode_from, wanted=mode)
     rules = _ordered(says)
     on_block, on_block_from = _on_block(says)
-    policy = EgressPolicy(mode, rules, on_block)
+    room = max(0, MOST_RULES - len(rules))  # whoever may have more rules since is not held up
+    policy = EgressPolicy(mode, (*rules, *granted[:room]), on_block)
     return Effective(policy, mode_from, warnings(rules), on_block_from, mode)
 
 
