@@ -1,11 +1,12 @@
 """What gateways saw is stored once, whoever takes it."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pytest
 
-from paddock.adapters.egress.gateway import batch_of
+from paddock.adapters.egress.told import batch_of
 from paddock.adapters.store.store import open_store
 from paddock.domain.broker.models import Tokens
 from paddock.domain.errors import Unavailable
@@ -31,8 +32,8 @@ class Told:
     together: asyncio.Barrier | None = None
     """Nobody goes on before as many have asked."""
 
-    async def drain(self, gateway: str, stored: int) -> FlowBatch | None:
-        batch = batch_of(self.id, self.journal.drain(stored if gateway == self.id else 0))
+    async def drain(self, stored: Mapping[str, int]) -> FlowBatch | None:
+        batch = batch_of(self.id, self.journal.drain(stored.get(self.id, 0)))
         if self.together is not None:
             await self.together.wait()
         return batch

@@ -111,15 +111,8 @@ class EgressLog:
 
     async def _next(self, name: str) -> FlowBatch | None:
         """What is not on record yet, as far as one can tell before it is written."""
-        source = self.sources[name]
         taken = await self.store.read(lambda tx: _taken(tx, name))
-        latest = next(reversed(taken), "")
-        batch = await source.drain(latest, taken.get(latest, 0))
-        if batch is None or batch.gateway == latest:
-            return batch
-        # Another than the latest: a new one, or an old one that is not told what of it is stored.
-        known = taken.get(batch.gateway, 0)
-        return batch if batch.number > known else await source.drain(batch.gateway, known)
+        return await self.sources[name].drain(taken)
 
 
 def _taken(tx: Transaction, name: str) -> dict[str, int]:
