@@ -281,6 +281,27 @@ async def test_what_gateways_saw_is_on_record_once(plane):
     assert told[0]["data"]["port"] is None
 
 
+async def test_a_rule_that_an_older_version_stored_stops_nothing(plane):
+    """It read parameters of paths, which servers read in two ways."""
+    box = await make(plane, egress={"preset": "", "rules": ["a.example"]})
+    unread = "GET http://b.example/v1;x"
+    services = plane.services
+    stored = await services.store.read(lambda tx: tx.sandboxes.get("", box["id"]))
+    older = replace(stored.egress, rules=(unread, *stored.egress.rules))
+    await services.store.write(lambda tx: tx.sandboxes.replace(replace(stored, egress=older)))
+    kept = {"mode": None, "preset": None, "rules": [f"!{unread}"], "on_block": None}
+    await services.store.write(lambda tx: tx.values.put("egress.template.plain", kept))
+    await services.egress.apply()
+    assert texts(plane) == ["!b.example", "a.example"]
+    standing = await plane.admin.get(f"/v1/sandboxes/{box['id']}/egress")
+    assert len(standing["warnings"]) == 2
+    more = await plane.admin.post(
+        f"/v1/sandboxes/{box['id']}/egress/allow", {"rules": ["c.example"]}
+    )
+    assert more.status == 200, more.body
+    assert texts(plane) == ["!b.example", "c.example", "a.example"]
+
+
 async def test_open_does_not_open_what_an_operator_denies(plane):
     template = "/v1/templates/plain/egress"
     await plane.admin.call("PUT", template, {"rules": ["!bad.example"]})

@@ -51,8 +51,9 @@ class HostGateway:
     _elders: Elders = field(init=False)
     _drained: int = 0
     """How often, so that each of them has its turn."""
-    _recounted: set[str] = field(default_factory=set)
-    """Sandboxes of which more was spent, at one that is retired, than this gateway was told."""
+    _unsettled: set[str] = field(default_factory=set)
+    """Sandboxes that are to be given their credentials anew: one that is retired was not told, or
+    more was spent there than this gateway knows."""
 
     def __post_init__(self) -> None:
         self._elders = Elders(self.place)
@@ -88,9 +89,10 @@ class HostGateway:
     async def give(self, ref: str, mark: str, credentials: Sequence[Credential]) -> bool:
         told = [credential_of(each) for each in credentials]
         said = protocol.SetCredentials(ref, mark, told)
-        self._recounted.discard(ref)
+        self._unsettled.add(ref)
         answer = await self._ask(said)
         await self._elders.each(lambda each: each.tell(said))
+        self._unsettled.discard(ref)
         return isinstance(answer, protocol.Done)
 
     async def set_prices(self, prices: Prices) -> None:
@@ -103,7 +105,7 @@ class HostGateway:
             return None
         here = await self._here_now()
         unmarked = dict.fromkeys(here.attached, "")
-        again = {ref: "" for ref in self._recounted if ref in unmarked}
+        again = {ref: "" for ref in self._unsettled if ref in unmarked}
         return unmarked | here.marks | again
 
     async def detach(self, ref: str) -> None:
@@ -128,7 +130,7 @@ class HostGateway:
         """None where there is no gateway, or none has seen anything."""
         elders = self._elders.all()
         for each in elders:
-            self._recounted |= each.charged(stored)
+            self._unsettled |= each.charged(stored)
         self._drained += 1
         turns = [*elders, None]
         for n in range(len(turns)):

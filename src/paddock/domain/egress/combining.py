@@ -20,7 +20,7 @@ from paddock.domain.egress.policy import (
     OnBlock,
     SourcedRule,
 )
-from paddock.domain.egress.rule import parse
+from paddock.domain.egress.rule import Rule, is_readable, kept, parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,8 @@ def _combined(
     on_block, on_block_from = _on_block(says)
     room = max(0, MOST_RULES - len(rules))  # whoever may have more rules since is not held up
     policy = EgressPolicy(mode, (*rules, *granted[:room]), on_block)
-    return Effective(policy, mode_from, warnings(rules), on_block_from, mode)
+    told = (*_unread(says), *warnings(rules))
+    return Effective(policy, mode_from, told, on_block_from, mode)
 
 
 def _on_block(says: Sequence[Say]) -> tuple[OnBlock, str]:
@@ -81,10 +82,10 @@ def _on_block(says: Sequence[Say]) -> tuple[OnBlock, str]:
 def _ordered(says: Sequence[Say]) -> tuple[SourcedRule, ...]:
     """First the denials that bind; then all, the nearest first."""
     others = [
-        SourcedRule(parse(text).text, say.source)
+        SourcedRule(rule.text, say.source)
         for say in reversed(says)
-        for text in say.wish.rules
-        if parse(text).allows or say is says[-1]
+        for rule in _rules(say)
+        if rule.allows or say is says[-1]
     ]
     return tuple(dict.fromkeys((*_binding(says), *others)))
 
@@ -92,12 +93,27 @@ def _ordered(says: Sequence[Say]) -> tuple[SourcedRule, ...]:
 def _binding(says: Sequence[Say]) -> tuple[SourcedRule, ...]:
     """The denials of all but the nearest, the farthest first."""
     found = [
-        SourcedRule(parse(text).text, say.source)
+        SourcedRule(rule.text, say.source)
         for say in says[:-1]
-        for text in say.wish.rules
-        if not parse(text).allows
+        for rule in _rules(say)
+        if not rule.allows
     ]
     return tuple(dict.fromkeys(found))
+
+
+def _rules(say: Say) -> list[Rule]:
+    return [rule for text in say.wish.rules if (rule := kept(text)) is not None]
+
+
+def _unread(says: Sequence[Say]) -> list[str]:
+    """A stored rule that this version does not read must not take all others along."""
+    return [
+        f"the rule {text} of the {say.source} is not readable any more: "
+        + (f"{rule.text} holds in its place" if (rule := kept(text)) else "it allows nothing")
+        for say in says
+        for text in say.wish.rules
+        if not is_readable(text)
+    ]
 
 
 def preset_of(says: Sequence[Say], default: str) -> str:
