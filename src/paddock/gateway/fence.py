@@ -138,7 +138,7 @@ class Fence:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def stop_listening(self) -> None:
+    def _stop_listening(self) -> None:
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
@@ -146,13 +146,13 @@ class Fence:
     def leave(self) -> None:
         """What is connected goes on; what credentials go into, as long as an answer is owed."""
         self.is_leaving = True
-        self.stop_listening()
+        self._stop_listening()
         for connection in list(self.desk.connections):
             connection.leave()
 
     def close(self) -> None:
         self.flush()
-        self.stop_listening()
+        self._stop_listening()
         for connection in list(self._connections):
             connection.relay.abort()
         for asker in list(self._askers):

@@ -192,7 +192,7 @@ class EgressAsks:
                 f"sandbox {sandbox.name} has {MOST_RULES} rules, which is the most",
                 remediation="allow a whole domain with `*.example.org` instead of its hosts",
             )
-        self._granted.add(tx, principal, sandbox, approval.task_id, rule)
+        self._granted.add(tx, principal, sandbox, task_id=approval.task_id, rule=rule)
         return replace(approval, rule=rule)
 
     def _allow(

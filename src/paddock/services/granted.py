@@ -37,6 +37,7 @@ class Granted:
         tx: Transaction,
         principal: Principal,
         sandbox: SandboxRecord,
+        *,
         task_id: str,
         rule: str,
     ) -> None:

@@ -15,6 +15,7 @@ from paddock.services.egress import Egress
 from paddock.services.egress_asks import EgressAsks
 from paddock.services.events import EventFeed
 from paddock.services.granted import Granted
+from paddock.services.intake import Inside
 from paddock.services.making import Making
 from paddock.services.once import Once
 from paddock.services.policies import Policies
@@ -75,7 +76,14 @@ def egress_of(parts: Parts, settings: Settings) -> tuple[Egress, Approvals, Egre
         timeout_s=config.ask_timeout_s,
     )
 
-    commands = CommandAsks(
+    timeout_s = settings.server.ask_timeout_s
+    commands = _commands(parts, inbox, inside, timeout_s)
+    parts.making.networks, parts.policies.approve = egress, commands.approve
+    return egress, inbox, asks
+
+
+def _commands(parts: Parts, inbox: Approvals, inside: Inside, timeout_s: float) -> CommandAsks:
+    return CommandAsks(
         parts.store,
         parts.clock,
         approvals=inbox,
@@ -83,7 +91,5 @@ def egress_of(parts: Parts, settings: Settings) -> tuple[Egress, Approvals, Egre
         changes=parts.changes,
         events=parts.events,
         inside=inside,
-        timeout_s=settings.server.ask_timeout_s,
+        timeout_s=timeout_s,
     )
-    parts.making.networks, parts.policies.approve = egress, commands.approve
-    return egress, inbox, asks
