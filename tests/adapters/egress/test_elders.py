@@ -6,7 +6,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -14,11 +14,17 @@ import pytest
 from paddock.adapters.egress.config import EgressConfig
 from paddock.adapters.egress.gateway import HostGateway
 from paddock.adapters.egress.talk import exchanged
+from paddock.adapters.egress.told import credential_of
+from paddock.adapters.store.store import open_store
 from paddock.domain.egress import EgressPolicy, NetworkMode, SourcedRule
 from paddock.gateway import protocol
 from paddock.gateway.protocol import LINGERS, VERSION, Channel, Done
 from paddock.ports.egress import Credential, CredentialUse, Flow, FlowBatch, ModelUse, Verdict
 from tests.adapters.egress.test_gateway import attached, gateway, pids, place, sockets
+from tests.adapters.store.conftest import new_team
+from tests.adapters.store.samples import sandbox
+from tests.services.test_egress_log import log as egress_log
+from tests.services.test_egress_log import spent
 from tests.upstreams import Upstream, upstream
 
 __all__ = ["place"]  # a fixture
@@ -35,6 +41,7 @@ main(sys.argv[4:])
 _NEWER = VERSION + 1
 _NAME = "a.example"
 _POLICY = EgressPolicy(NetworkMode.ALLOWLIST, (SourcedRule(_NAME),))
+_MODEL = "http://own.models.paddock.internal/chat/completions"
 _ROUTE = Credential(
     secret="MODEL",
     placeholder="pdk-MODEL-0123456789",
@@ -59,11 +66,11 @@ class Old:
     async def say(self, said: protocol.Message) -> protocol.Anything:
         return await exchanged(self.channel, said)
 
-    async def attach(self, ref: str, **more: float) -> None:
+    async def attach(self, ref: str, shown: str = "box", **more: float) -> None:
         handed = sockets()
         self.proxy = handed[1].getsockname()[1]
         rules = [protocol.RuleText(_NAME, "sandbox")]
-        await self.channel.send(protocol.Attach(ref, rules, "box", **more), handed)
+        await self.channel.send(protocol.Attach(ref, rules, shown, **more), handed)
         assert (await self.channel.receive())[0] == Done()
         for each in handed:
             each.close()
@@ -76,6 +83,15 @@ class Old:
         writer.write(f"{how}\r\nHost: {host}\r\n\r\n".encode() + body)
         self.streams.append(Stream(reader, writer))
         return self.streams[-1]
+
+    async def ask_model(self, route: Credential) -> "Stream":
+        """A connection along it, that has been answered once."""
+        given = protocol.SetCredentials("a", "first", [credential_of(route)])
+        assert await self.say(given) == Done()
+        stream = await self.stream(_MODEL, b"{}")
+        head = await asyncio.wait_for(stream.reader.readuntil(b"\r\n\r\n"), 10)
+        assert b"200" in head.split(b"\r\n")[0]
+        return stream
 
     async def ended(self) -> None:
         await asyncio.wait_for(self.process.wait(), 15)
@@ -141,6 +157,12 @@ class Record:
 async def there() -> AsyncIterator[Upstream]:
     async with upstream(_NAME) as made:
         yield made
+
+
+@pytest.fixture
+async def store(tmp_path: Path):
+    async with open_store(str(tmp_path / "paddock.db")) as opened:
+        yield opened
 
 
 @asynccontextmanager
@@ -261,15 +283,9 @@ async def test_a_control_plane_that_comes_later_finds_the_old_one(place: Path, t
 async def test_uses_and_spending_are_told_and_credentials_taken_back(place: Path, there: Upstream):
     """A connection that was kept open between two requests is closed: the next one is for who
     knows all that was spent."""
-    url = "http://own.models.paddock.internal/chat/completions"
     async with old_one(place, there) as old:
         await old.attach("a")
-        told = {name: getattr(_ROUTE, name) for name in protocol.Credential.__struct_fields__}
-        given = protocol.SetCredentials("a", "first", [protocol.Credential(**told)])
-        assert await old.say(given) == Done()
-        stream = await old.stream(url, b"{}")
-        head = await asyncio.wait_for(stream.reader.readuntil(b"\r\n\r\n"), 10)
-        assert b"200" in head.split(b"\r\n")[0]
+        stream = await old.ask_model(_ROUTE)
         waiting = await old.stream()
         await waiting.ticks()
         old.channel.close()
@@ -294,6 +310,32 @@ async def test_uses_and_spending_are_told_and_credentials_taken_back(place: Path
             following = asyncio.create_task(record.follow())
             await old.ended()
             following.cancel()
+
+
+@pytest.mark.proves("K8")
+async def test_what_the_old_one_saw_is_on_record_once_with_its_uses_and_costs(
+    place: Path, there: Upstream, store
+):
+    made = sandbox(await new_team(store, "ours"))
+    await store.write(lambda tx: tx.sandboxes.add(made))
+    account = f"{made.team_id}/sandbox {made.id}"
+    async with old_one(place, there) as old:
+        await old.attach("a", made.id)
+        await old.ask_model(replace(_ROUTE, account=account))
+        old.channel.close()
+        async with gateway(place) as one:
+            log = egress_log(store, one)
+            async with asyncio.timeout(20):
+                while old.process.returncode is None:
+                    await log.take("local")
+                    await asyncio.sleep(0.1)
+            assert await log.take("local") == 0
+    events = await store.read(lambda tx: tx.events.after(0, 100, subject=made.id))
+    kinds = [each.kind for each in events]
+    assert (kinds.count("secret.used"), kinds.count("model.used")) == (1, 1)
+    audited = await store.read(lambda tx: tx.audit.after(0, 100, team_id=made.team_id))
+    assert [each.action for each in audited] == ["secret.used"]
+    assert await spent(store, made) > 0
 
 
 async def marks_behind(place: Path) -> dict[str, str]:

@@ -89,8 +89,8 @@ class HostGateway:
     async def give(self, ref: str, mark: str, credentials: Sequence[Credential]) -> bool:
         told = [credential_of(each) for each in credentials]
         said = protocol.SetCredentials(ref, mark, told)
-        self._unsettled.add(ref)
         answer = await self._ask(said)
+        self._unsettled.add(ref)
         await self._elders.each(lambda each: each.tell(said))
         self._unsettled.discard(ref)
         return isinstance(answer, protocol.Done)
@@ -110,6 +110,7 @@ class HostGateway:
 
     async def detach(self, ref: str) -> None:
         said = protocol.Detach(ref)
+        self._unsettled.discard(ref)
         await self._elders.each(lambda each: each.ask(said))
         if self._channel is None and not self.is_there():
             return
