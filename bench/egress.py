@@ -20,6 +20,7 @@ from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.adapters.providers.local.storage import unmount_pool
 from paddock.domain.egress import OPEN, EgressPolicy, NetworkMode, SourcedRule
 from paddock.guest_client import Guest
+from paddock.ports.egress import Credential
 from paddock.ports.provider import Observation, SandboxSpec
 
 CACHE = Path(os.environ.get("PADDOCK_TEST_CACHE", "build/templates"))
@@ -43,19 +44,27 @@ http {{
     fastcgi_temp_path {home}/fastcgi; uwsgi_temp_path {home}/uwsgi; scgi_temp_path {home}/scgi;
     server {{
         listen 80;
+        listen 443 ssl;
+        ssl_certificate {home}/certificate;
+        ssl_certificate_key {home}/key;
         root {home};
         location = /small {{ return 200 "small\\n"; }}
     }}
 }}
 """
 _LOAD = """
-import socket, sys, time
-host, count = sys.argv[1], int(sys.argv[2])
+import socket, ssl, sys, time
+host, count, way = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 address = socket.gethostbyname(host)
-request = b"GET /%b HTTP/1.1\\r\\nHost: %b\\r\\nConnection: close\\r\\n\\r\\n"
+request = b"GET /%b HTTP/1.1\\r\\nHost: {name}\\r\\nConnection: close\\r\\n\\r\\n"
+context = ssl.create_default_context()
+if way == "unverified":
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
 def get(path):
-    connection = socket.create_connection((address, 80))
-    connection.sendall(request % (path, host.encode()))
+    connection = socket.create_connection((address, 80 if way == "plain" else 443))
+    if way != "plain":
+        connection = context.wrap_socket(connection, server_hostname="{name}")
+    connection.sendall(request % path)
     buffer, size = bytearray(1 << 20), 0
     while got := connection.recv_into(buffer):
         size += got
@@ -70,7 +79,16 @@ times.sort()
 began = time.perf_counter()
 size = get(b"large")
 print(times[len(times) // 2] * 1000, size / (time.perf_counter() - began) / 1e6)
-"""
+""".replace("{name}", _NAME)
+_BOUND = Credential(
+    secret="KEY",
+    placeholder="pdk-KEY-0123456789abcdef0123456789abcdef",
+    hosts=[_NAME],
+    way="header",
+    value="the-real-value-0123456789",
+    header="Authorization",
+    format="Bearer {}",
+)
 
 
 async def measure() -> list[rows.Row]:
@@ -80,11 +98,16 @@ async def measure() -> list[rows.Row]:
         return []
     with _home() as home, _upstream(home) as address:
         config = LocalConfig(data_dir=home / "data", template_cache=CACHE, pool_size_mib=16384)
-        egress = EgressConfig(hosts={_NAME: address})
+        certificate = str(home / "certificate")
+        egress = EgressConfig(hosts={_NAME: address}, certificates=certificate)
         provider = await LocalProvider.open(config, egress=egress)
         try:
             await provider.prepare("base")
-            return [*await _compared(provider, address), *await _crowded(provider)]
+            return [
+                *await _compared(provider, address),
+                *await _bound(provider, address),
+                *await _crowded(provider),
+            ]
         finally:
             await provider.aclose()
             unmount_pool(config.data_dir)
@@ -102,6 +125,27 @@ async def _compared(provider: LocalProvider, address: str) -> list[rows.Row]:
     return [
         rows.at_least("egress, one connection, 256 MiB (open)", ours[1], 200, "MB/s", direct[1]),
         rows.at_most("egress, small GET, new connection, added p50", added, 3, "ms"),
+    ]
+
+
+async def _bound(provider: LocalProvider, address: str) -> list[rows.Row]:
+    """To a host that a secret is bound to: TLS is looked into, and answers are looked at."""
+    async with _sandbox(provider, _LISTED) as bound, _sandbox(provider, OPEN) as opened:
+        await provider.gateway.give(bound.ref.id, "bench", [_BOUND])
+        seen = [
+            (
+                await _load(provider, bound, _NAME, "verified"),
+                await _load(provider, opened, address, "unverified"),
+            )
+            for _ in range(_ROUNDS)
+        ]
+    ours = [statistics.median(each[0][n] for each in seen) for n in (0, 1)]
+    direct = [statistics.median(each[1][n] for each in seen) for n in (0, 1)]
+    name = "egress to a bound host, one connection, 256 MiB (open)"
+    added = ours[0] - direct[0]
+    return [
+        rows.at_least(name, ours[1], 50, "MB/s", direct[1]),
+        rows.at_most("egress to a bound host, small GET, added p50", added, 10, "ms"),
     ]
 
 
@@ -128,15 +172,14 @@ async def _crowded(provider: LocalProvider) -> list[rows.Row]:
 
 async def _all_connected(provider: LocalProvider) -> None:
     """A row about many connections that are not there would say nothing."""
-    connected, gateway, number = set[str](), "", 0
+    connected, stored = set[str](), dict[str, int]()
     async with asyncio.timeout(60):
         while len(connected) < _MANY:
-            told = await provider.gateway.drain(gateway, number)
-            if told is None:
-                raise RuntimeError("there is no gateway")
-            connected |= {flow.ref for flow in told.flows if flow.allowed}
-            gateway, number = told.gateway, told.number
-            await asyncio.sleep(0 if told.more else 0.2)
+            told = await provider.gateway.drain(stored)
+            if told is not None:
+                connected |= {flow.ref for flow in told.flows if flow.allowed}
+                stored[told.gateway] = told.number
+            await asyncio.sleep(0 if told is not None and told.more else 0.2)
 
 
 def _gateway(provider: LocalProvider) -> Path:
@@ -159,9 +202,12 @@ async def _sandbox(provider: LocalProvider, policy: EgressPolicy) -> AsyncIterat
         await provider.destroy(made.ref)
 
 
-async def _load(provider: LocalProvider, made: Observation, host: str) -> tuple[float, float]:
+async def _load(
+    provider: LocalProvider, made: Observation, host: str, way: str = "plain"
+) -> tuple[float, float]:
+    """How many milliseconds a small answer took in the middle, and how many MB/s a large one."""
     async with Guest(await provider.guest(made.ref)) as guest:
-        done = await guest.exec(["python3", "-c", _LOAD, host, str(_GETS)], timeout=120)
+        done = await guest.exec(["python3", "-c", _LOAD, host, str(_GETS), way], timeout=120)
     if done.exit_code != 0:
         raise RuntimeError(done.stderr.decode())
     p50, rate = done.stdout.split()
@@ -183,6 +229,7 @@ def _upstream(home: Path) -> Iterator[str]:
     """nginx in a network of its own, at an address kept for documentation."""
     with (home / "large").open("wb") as large:
         large.truncate(_MIB << 20)
+    _certify(home)
     (home / "nginx.conf").write_text(_NGINX.format(home=home))
     nginx = ["unshare", "--net", "nginx", "-c", str(home / "nginx.conf")]
     child = subprocess.Popen(nginx, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
@@ -206,6 +253,14 @@ def _upstream(home: Path) -> Iterator[str]:
     finally:
         child.terminate()
         child.wait()
+
+
+def _certify(home: Path) -> None:
+    curve = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes".split()
+    names = ["-subj", f"/CN={_NAME}", "-addext", f"subjectAltName=DNS:{_NAME}"]
+    files = ["-keyout", str(home / "key"), "-out", str(home / "certificate")]
+    made = ["openssl", "req", "-x509", "-days", "2", *curve, *names, *files]
+    subprocess.run(made, check=True, timeout=30, stderr=subprocess.DEVNULL)
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.domain.broker.forms import forms
-from paddock.domain.broker.masking import Mask, secret_values, strings_in
+from paddock.domain.broker.masking import Mask, NameMask, secret_values, strings_in
 from paddock.domain.conversation import LONGEST_LINE
 from paddock.services.task_reading import read_lines
 
@@ -169,3 +169,54 @@ def test_the_end_of_a_very_long_line_is_looked_at_in_a_moment():
     assert 40 <= mask.beginning_at_end(b"x" * (8 << 20) + said[:40] * 200) < 10 * len(key)
     assert mask.beginning_at_end(b"ab" * (4 << 20)) < 10 * 32_000
     assert time.process_time() - began < 1
+
+
+NAMED = "sk-T0ken/with.dots_0123456789AbCdEfGhIj"
+NAMES = NameMask({NAMED: "(KEY)", PEM: "(PEM)", "short": "(SHORT)"})
+
+
+def labels(text: str, size: int = 63) -> str:
+    return ".".join(text[at : at + size] for at in range(0, len(text), size))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        NAMED.lower().replace("/", "-"),
+        NAMED.upper().replace("/", "").replace(".", ""),
+        labels(NAMED.replace("/", "").replace(".", ""), 7),
+        "x" + NAMED.encode().hex(),
+        labels(NAMED.encode().hex(), 20),
+        *(
+            labels(base64.b32encode(b"z" * n + NAMED.encode()).decode().strip("="))
+            for n in range(6)
+        ),
+        *(
+            base64.urlsafe_b64encode(b"z" * n + NAMED.encode()).decode().strip("=").lower()
+            for n in range(4)
+        ),
+    ],
+)
+def test_a_value_in_the_name_of_a_host_is_masked_however_it_is_written_there(name: str):
+    told = NAMES.text(f"{name}.evil.example")
+    assert "(KEY)" in told
+    assert told.endswith(".evil.example")
+    left = told.replace("(KEY)", "").removesuffix(".evil.example")
+    assert len(left) <= 12, "no more than what depends on its neighbours"
+
+
+def test_a_line_of_a_longer_value_is_masked_in_names_as_well():
+    assert NAMES.text("AbCdEfGhIjKlMnOpQrSt.evil.example") == "(PEM).evil.example"
+
+
+@pytest.mark.parametrize("name", ["", "a.example", "short.example", "xn--bcher-kva.example", "é"])
+def test_names_without_a_value_stay_as_they_are(name: str):
+    assert NAMES.text(name) == name
+    assert NameMask({}).text(name) == name
+
+
+@given(st.text(alphabet="abcXYZ019-_.", max_size=80), st.integers(0, 80))
+def test_whatever_stands_around_a_value_in_a_name_stays(around: str, at: int):
+    value = "q7Kq7Kq7Kq7K"
+    told = NameMask({value: "()"}).text(around[:at] + value + around[at:])
+    assert told == around[:at] + "()" + around[at:]

@@ -73,7 +73,10 @@ async def test_those_of_other_versions_understand_each_other_as_far_as_hello(end
     channel, older = Channel(ends[0]), ends[1]
     older.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
     await channel.send(Hello())
-    assert msgspec.json.decode(older.recv(1 << 20)) == {"type": "Hello", "version": 5}
+    assert msgspec.json.decode(older.recv(1 << 20)) == {
+        "type": "Hello",
+        "version": protocol.VERSION,
+    }
     attached = [f"sandbox-{n}-{'x' * 200}" for n in range(1500)]
     older.send(msgspec.json.encode(Here(4, "id", attached)))
     assert await channel.receive() == (Here(4, "id", attached), [])

@@ -74,9 +74,9 @@ class World:
 
     async def flows(self, ref: Ref) -> list[Flow]:
         """What the gateway saw of a sandbox until now; it is asked for by nobody else here."""
-        batch = await self.gateway.drain("", 0)
+        batch = await self.gateway.drain({})
         if batch is not None:
-            await self.gateway.drain(batch.gateway, batch.number)
+            await self.gateway.drain({batch.gateway: batch.number})
         return [flow for flow in (batch.flows if batch else ()) if flow.ref == ref.id]
 
     def descriptors(self) -> int:

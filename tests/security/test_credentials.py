@@ -57,9 +57,9 @@ class Inside(Person):
         return self.world.there.seen.read_text()
 
     async def batch(self) -> FlowBatch:
-        found = await self.world.gateway.drain("", 0)
+        found = await self.world.gateway.drain({})
         assert found is not None
-        await self.world.gateway.drain(found.gateway, found.number)
+        await self.world.gateway.drain({found.gateway: found.number})
         return found
 
 

@@ -58,10 +58,10 @@ async def give(made: Inside, *credentials: Credential) -> None:
 
 
 async def models(made: Inside) -> list[ModelUse]:
-    batch = await made.world.gateway.drain("", 0)
+    batch = await made.world.gateway.drain({})
     if batch is None:
         return []
-    await made.world.gateway.drain(batch.gateway, batch.number)
+    await made.world.gateway.drain({batch.gateway: batch.number})
     return [each for each in batch.models if each.ref == made.ref.id]
 
 

@@ -1,13 +1,15 @@
 """What gateways saw is stored once, whoever takes it."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pytest
 
-from paddock.adapters.egress.gateway import batch_of
+from paddock.adapters.egress.told import batch_of
 from paddock.adapters.store.store import open_store
 from paddock.domain.broker.models import Tokens
+from paddock.domain.errors import Unavailable
 from paddock.gateway.journal import Journal, Key, ModelKey, UseKey
 from paddock.ports.clock import SystemClock
 from paddock.ports.egress import FlowBatch
@@ -30,8 +32,8 @@ class Told:
     together: asyncio.Barrier | None = None
     """Nobody goes on before as many have asked."""
 
-    async def drain(self, gateway: str, stored: int) -> FlowBatch | None:
-        batch = batch_of(self.id, self.journal.drain(stored if gateway == self.id else 0))
+    async def drain(self, stored: Mapping[str, int]) -> FlowBatch | None:
+        batch = batch_of(self.id, self.journal.drain(stored.get(self.id, 0)))
         if self.together is not None:
             await self.together.wait()
         return batch
@@ -49,8 +51,13 @@ def account(box) -> str:
     return f"{box.team_id}/sandbox {box.id}"
 
 
-def log(store, gateway: Told) -> EgressLog:
-    return EgressLog(store, SystemClock(), egress=None, sources={"local": gateway})
+async def nothing(_sandbox) -> dict[str, str]:
+    return {}
+
+
+def log(store, gateway: Told, inside=nothing) -> EgressLog:
+    sources = {"local": gateway}
+    return EgressLog(store, SystemClock(), egress=None, sources=sources, inside=inside)
 
 
 @pytest.fixture
@@ -111,3 +118,48 @@ async def test_what_has_piled_up_is_stored_at_once_and_once(store, place, box):
     assert gateway.journal.drain(0).number > 2
     assert await hosts_on_record(store, box) == once(*names)
     assert await spent(store, box) == len(names) / 2
+
+
+@pytest.mark.proves("K9")
+async def test_a_value_in_the_name_of_a_host_is_not_kept(store, box):
+    """Neither of a name that was asked for, nor of a connection, nor of the use of another secret,
+    in events and in the audit log; what somebody wrote into a rule is told as it is."""
+    value = "Hunter2-Hunter2-Hunter2"
+
+    async def inside(sandbox) -> dict[str, str]:
+        assert sandbox.id == box.id
+        return {value: "(TOKEN)"}
+
+    gateway = Told("g1")
+    name, ruled = f"{value.lower()}.evil.example", "hunter2hunter2hunter2.example"
+    for port, allowed, rule in ((0, False, ""), (443, True, "*.evil.example")):
+        key = Key("ref", name, port, allowed=allowed, rule=rule, why=f"no {name}", shown=box.id)
+        gateway.journal.add(key, connections=1)
+    by_rule = Key("ref", ruled, 443, allowed=True, rule=f"{ruled}:443", shown=box.id)
+    gateway.journal.add(by_rule, connections=1)
+    gateway.journal.use(UseKey("ref", "other", name, 443, "header", "*.evil.example", "", box.id))
+    assert await log(store, gateway, inside).take("local") == 3
+    events = await store.read(lambda tx: tx.events.after(0, 100, subject=box.id))
+    assert [each.data["host"] for each in events] == [
+        "(TOKEN).evil.example",
+        "(TOKEN).evil.example",
+        ruled,
+        "(TOKEN).evil.example",
+    ]
+    assert events[0].data["why"] == "no (TOKEN).evil.example"
+    audited = await store.read(lambda tx: tx.audit.after(0, 100, team_id=box.team_id))
+    assert [each.detail["host"] for each in audited] == ["(TOKEN).evil.example"]
+
+
+@pytest.mark.proves("K9")
+async def test_where_values_cannot_be_known_now_hosts_are_hidden_and_nothing_waits(store, box):
+    async def inside(_sandbox) -> dict[str, str]:
+        raise Unavailable("the vault is closed")
+
+    gateway = Told("g1")
+    gateway.saw(box, "a.example")
+    assert await log(store, gateway, inside).take("local") == 1
+    assert await hosts_on_record(store, box) == sorted(
+        ["egress.allowed (hidden)", "secret.used (hidden)", "model.used a.example"]
+    )
+    assert await spent(store, box) == 0.5

@@ -1,7 +1,7 @@
 """Approvals: what somebody is asked before it is done, and what they have answered.
 
 pending ─┬─> allowed_once     what waits, and the same again for a moment
-         ├─> allowed_task     the same in this sandbox from now on
+         ├─> allowed_task     the same until the task is over; without one, in this sandbox
          ├─> allowed_always   the same from now on, wherever was said
          ├─> denied           and not asked again for a while
          └─> expired          nobody answered in time: as good as denied
@@ -42,7 +42,7 @@ class State(StrEnum):
     PENDING = "pending"
     ALLOWED_ONCE = "allowed_once"
     ALLOWED_TASK = "allowed_task"
-    """In this sandbox, as long as tasks and sandboxes are one."""
+    """For the task that has asked; for the sandbox where it was at none."""
     ALLOWED_ALWAYS = "allowed_always"
     DENIED = "denied"
     EXPIRED = "expired"
@@ -82,6 +82,7 @@ class Approval:
     sandbox_name: str = ""
     app: str = ""
     task_id: str = ""
+    """The task that it is about, or that the sandbox was at when it was asked last."""
     title: str = ""
     """For people, and for the records: a place, or a program without its arguments."""
     detail: Mapping[str, Any] = field(default_factory=dict)
@@ -134,8 +135,10 @@ class Answer:
             )
 
 
-def asked_again(approval: Approval, times: int, now: float) -> Approval:
-    return replace(approval, count=approval.count + times, last_at=now)
+def asked_again(approval: Approval, times: int, now: float, task_id: str = "") -> Approval:
+    """By the task that asks now: the one before may be over."""
+    task_id = task_id or approval.task_id
+    return replace(approval, count=approval.count + times, last_at=now, task_id=task_id)
 
 
 def answered(approval: Approval, answer: Answer, by: str, now: float) -> Approval:

@@ -90,6 +90,11 @@ class Brokered(Connection):
         self._is_answered = self._is_answered and self._brokering.answers.is_between
         self._answer_and_close(self._refusal)
 
+    def leave(self) -> None:
+        """The next request is for another gateway: that is who counts what it costs."""
+        if self._brokering is not None and self._brokering.answers.is_idle:
+            self.relay.finish()
+
     def finished(self) -> None:
         if self._paying is not None:
             self._paying.stop()

@@ -89,8 +89,9 @@ class Brokering:
         """The connection has ended; whether there was one to the host as well."""
 
     def is_through(self, relay: Relay) -> bool:
-        """The client has ended, and has all the answers it asked for."""
-        return relay.client_ended and self.answers.is_idle
+        """The client has ended, or may say no more here, and has all the answers it asked for."""
+        is_last = relay.client_ended or self._fence.is_leaving
+        return is_last and self.answers.is_idle
 
     @property
     def is_outdated(self) -> bool:

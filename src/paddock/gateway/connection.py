@@ -259,7 +259,7 @@ class Connection(Waiting):
         except Unreachable as error:
             self._fail(str(error))
         except Exception:  # noqa: BLE001 - nobody else hears of it, and the client waits
-            _log.exception("not connected to=%s", self.target.host)
+            _log.exception("not connected of=%s port=%d", self.fence.id, self.target.port)
             self._fail("the gateway has failed; its log says more")
         else:
             self.recheck()  # the rules may be others than when it was dialled

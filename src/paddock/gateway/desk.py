@@ -19,6 +19,9 @@ class Hearer(Protocol):
     def recheck_credentials(self) -> None:
         """They are others now."""
 
+    def leave(self) -> None:
+        """Nothing new begins here; what is under way goes on."""
+
 
 class Desk:
     """In memory only: what was here is gone with the sandbox, or with the gateway."""

@@ -47,6 +47,8 @@ class Fence:
         self._askers: set[_DnsByTcp] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._listeners: list[Any] = []
+        self.is_leaving = False
+        """Another gateway serves the sandbox from now on."""
 
     async def listen(self, sockets: Sequence[socket.socket]) -> None:
         """Transparent, proxy, DNS by TCP, DNS by UDP."""
@@ -136,13 +138,21 @@ class Fence:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def stop_listening(self) -> None:
+    def _stop_listening(self) -> None:
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
 
+    def leave(self) -> None:
+        """What is connected goes on; what credentials go into, as long as an answer is owed."""
+        self.is_leaving = True
+        self._stop_listening()
+        for connection in list(self.desk.connections):
+            connection.leave()
+
     def close(self) -> None:
-        self.stop_listening()
+        self.flush()
+        self._stop_listening()
         for connection in list(self._connections):
             connection.relay.abort()
         for asker in list(self._askers):

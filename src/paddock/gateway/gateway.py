@@ -21,6 +21,11 @@ from paddock.gateway.room import Room
 
 _log = logging.getLogger(__name__)
 _RETIRED_S = 600
+_ALONE_S = 60
+"""How long one that is retired goes on although no control plane speaks to it: nobody could take
+anything back there."""
+_UNTOLD_S = 3600
+"""And how long it keeps what it saw for one that comes back."""
 
 
 class Gateway:
@@ -34,12 +39,12 @@ class Gateway:
         self._ledger = Ledger()
         self._room = Room()
         self._fences: dict[str, Fence] = {}
-        self._leaving: set[Fence] = set()
         self._channels: dict[Channel, frozenset[int]] = {}
         """Control planes that speak to it, and the ports of this host that each has for its own."""
         self._left: frozenset[int] = frozenset()
         """Those of the last that went: it may be back in a moment."""
-        self._retired = False
+        self._is_retired = False
+        self._conversing: set[asyncio.Task[None]] = set()
         self._idle = asyncio.Event()
 
     async def serve(self, listener: socket.socket) -> None:
@@ -48,18 +53,26 @@ class Gateway:
         async with asyncio.TaskGroup() as group:
             accepting = group.create_task(self._accept(listener, group))
             await self._idle.wait()
+            if self._is_retired:
+                await self._see_off()
             accepting.cancel()
             listener.close()
-            await self._see_off()
+            for each in self._conversing:
+                each.cancel()
 
     async def _see_off(self) -> None:
-        """Those that are connected when it is retired have a while to end by themselves."""
-        for _ in range(_RETIRED_S):
-            if not self._busy():
+        """Those that are connected when it is retired have a while to end by themselves, and what
+        was seen of them is told. Control planes speak to it meanwhile: what they take back is taken
+        back here as well."""
+        alone_s = 0
+        for second in range(_UNTOLD_S):
+            if not self._busy() and self._journal.is_told:
                 return
+            alone_s = 0 if self._channels else alone_s + 1
+            if second >= _RETIRED_S or alone_s >= _ALONE_S:
+                for fence in self._fences.values():
+                    fence.close()
             await asyncio.sleep(1)
-        for fence in self._leaving:
-            fence.close()
 
     async def _accept(self, listener: socket.socket, group: asyncio.TaskGroup) -> None:
         loop = asyncio.get_running_loop()
@@ -67,7 +80,9 @@ class Gateway:
             connection, _ = await loop.sock_accept(listener)
             channel = Channel(connection)
             self._channels[channel] = frozenset()
-            group.create_task(self._converse(channel))
+            conversing = group.create_task(self._converse(channel))
+            self._conversing.add(conversing)
+            conversing.add_done_callback(self._conversing.discard)
 
     async def _converse(self, channel: Channel) -> None:
         try:
@@ -110,7 +125,6 @@ class Gateway:
                 return self._change(said)
             case protocol.Detach():
                 if (fence := self._fences.pop(said.sandbox, None)) is not None:
-                    fence.flush()
                     fence.close()
             case protocol.Retire():
                 self._retire()
@@ -142,6 +156,8 @@ class Gateway:
         ]
 
     async def _attach(self, said: protocol.Attach, sockets: Sequence[socket.socket]) -> None:
+        if self._is_retired:
+            raise ValueError("this gateway was retired, and serves nobody new")
         fence = Fence(said.sandbox, self._outside, self._journal)
         fence.desk.mint, fence.desk.ledger = self._mint, self._ledger
         fence.desk.whole = self._room
@@ -172,15 +188,13 @@ class Gateway:
             fence.desk.mint = self._mint
 
     def _retire(self) -> None:
-        self._retired = True
+        self._is_retired = True
         for fence in self._fences.values():
-            fence.stop_listening()
-        self._leaving.update(self._fences.values())
-        self._fences.clear()
+            fence.leave()
         self._idle.set()
 
     def _busy(self) -> int:
-        return sum(fence.busy for fence in (*self._fences.values(), *self._leaving))
+        return sum(fence.busy for fence in self._fences.values())
 
     def _look_whether_idle(self) -> None:
         if not self._channels and not self._fences and not self._busy():

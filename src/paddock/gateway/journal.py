@@ -86,6 +86,11 @@ class Journal:
         self._batch: Flows | None = None
         self._number = 0
 
+    @property
+    def is_told(self) -> bool:
+        """All of it was, and somebody has said that it is stored."""
+        return not (self._sums or self._uses or self._models or self._batch)
+
     def add(self, key: Key, *, connections: int = 0, up: int = 0, down: int = 0) -> None:
         now = self._now()
         found = self._sums.get(key) or self._begun(key, now)

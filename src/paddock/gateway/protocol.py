@@ -14,7 +14,9 @@ from contextlib import suppress
 
 import msgspec
 
-VERSION = 5
+VERSION = 6
+LINGERS = 6
+"""From this version on one that is retired is still told of changes, and tells what it saw."""
 LARGEST = 64 << 20
 """Of a message. All that may be lent to a sandbox has less."""
 PIECE = 128 << 10
@@ -151,7 +153,7 @@ class Detach(Message, frozen=True):
 
 
 class Retire(Message, frozen=True):
-    """Accept nothing any more; end with the last connection."""
+    """Accept nothing any more; end with the last connection, once all is told of it."""
 
 
 class Drain(Message, frozen=True):

@@ -1,7 +1,7 @@
 """What leaves a sandbox under an allowlist: the gateway that it goes through, and what that saw."""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -201,8 +201,9 @@ class FlowSource(Protocol):
         None where there is no gateway, which is not started for this."""
         ...
 
-    async def drain(self, gateway: str, stored: int) -> FlowBatch | None:
-        """What it saw since. All batches of that gateway up to `stored` are on record."""
+    async def drain(self, stored: Mapping[str, int]) -> FlowBatch | None:
+        """What was seen since, here or by a gateway of before that is still there. All batches up
+        to these numbers, by gateway, are on record."""
         ...
 
 

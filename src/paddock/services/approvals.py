@@ -145,7 +145,7 @@ class Approvals:
         if latest is not None and latest.is_pending:
             if not question.times:
                 return latest
-            again = rules.asked_again(latest, question.times, now)
+            again = rules.asked_again(latest, question.times, now, question.task_id)
             tx.approvals.replace(again)
             return again
         if question.kind is not Kind.QUESTION:

@@ -17,6 +17,7 @@ from paddock.ports.store import ANY_TEAM, Store, Transaction
 from paddock.services.approvals import Approvals, Question
 from paddock.services.changes import Changes
 from paddock.services.events import EventFeed, Interest
+from paddock.services.granted import check_goes_on, task_of
 from paddock.services.intake import Inside
 from paddock.services.policies import (
     Asked,
@@ -80,7 +81,10 @@ class CommandAsks:
         """The question as it stands, and where in the log its answer comes after."""
         what, now = _digest(asked), self._clock.wall()
         latest = tx.approvals.latest(asked.sandbox.id, Kind.COMMAND, what)
-        if latest is not None and (_is_remembered(latest) or rules.holds_for_s(latest, now)):
+        task_id = task_of(tx, asked.sandbox)
+        if latest is not None and (
+            _is_remembered(latest, task_id) or rules.holds_for_s(latest, now)
+        ):
             return latest, 0
         question = Question(
             Kind.COMMAND,
@@ -90,6 +94,7 @@ class CommandAsks:
             asked_by=asked.principal.actor,
             detail=_detail(asked, mask),
             timeout_s=self._timeout_s,
+            task_id=task_id,
         )
         approval = self._approvals.ask(tx, asked.sandbox, question)
         return approval, tx.events.last_seq()
@@ -117,6 +122,8 @@ class CommandAsks:
 
     def effect(self, tx: Transaction, principal: Principal, approval: Approval) -> Approval:
         """What an approval remembers is enough for a task; for good it is a rule of the policy."""
+        if approval.state is State.ALLOWED_TASK:
+            check_goes_on(tx, approval)
         if approval.state is not State.ALLOWED_ALWAYS:
             return approval
         asked = tx.approvals.get(ANY_TEAM, approval.id)  # with its detail, which goes with this
@@ -154,8 +161,10 @@ def _exempted(asked: Approval, level: Level | None) -> Exempted:
     return Exempted(name, holder, detail["rule"], detail["argv"], detail["env"])
 
 
-def _is_remembered(approval: Approval) -> bool:
-    return approval.state is State.ALLOWED_TASK and not approval.used
+def _is_remembered(approval: Approval, task_id: str) -> bool:
+    """What was allowed for a task holds in that one; without a task, in the sandbox."""
+    is_for_it = approval.task_id in ("", task_id)
+    return approval.state is State.ALLOWED_TASK and is_for_it and not approval.used
 
 
 def _use(tx: Transaction, approval_id: str) -> None:

@@ -31,6 +31,7 @@ from paddock.services.egress_changes import (
     write,
 )
 from paddock.services.enforcing import Enforcing
+from paddock.services.granted import Granted
 from paddock.services.providers import Providers
 from paddock.services.templates import Kept
 
@@ -59,6 +60,7 @@ class Egress:
         changes: Changes,
         providers: Providers,
         *,
+        granted: Granted,
         shipped: Mapping[str, Sequence[str]],
         preset: str,
     ) -> None:
@@ -66,6 +68,7 @@ class Egress:
         self._clock = clock
         self._changes = changes
         self._providers = providers
+        self._granted = granted
         self._shipped = {name: EgressWish(rules=tuple(rules)) for name, rules in shipped.items()}
         self._preset = preset
         self._kept: dict[str, EgressWish] = {}
@@ -128,7 +131,10 @@ class Egress:
         return self._standing(await self._changes.find(principal.team_id, name))
 
     async def put(self, principal: Principal, name: str, wish: EgressWish) -> Standing:
-        """A sandbox's own; in force when this returns. Connections it does not allow are closed."""
+        """A sandbox's own; in force when this returns. Connections it does not allow are closed.
+
+        What was granted to its task goes: who sets a policy has seen all that is in force.
+        """
         principal.require(Scope.SANDBOXES_WRITE)
         check_rules(principal, wish.rules)
         self._check_preset(wish)
@@ -138,6 +144,7 @@ class Egress:
         def whole(current: EgressWish) -> EgressWish:
             return replace(wish, mode=wish.mode or current.mode, rules=rules)
 
+        await self._granted.take_away(principal, sandbox)
         return await self._change(principal, sandbox, whole)
 
     async def allow(self, principal: Principal, name: str, rules: Sequence[str]) -> Standing:
@@ -270,10 +277,13 @@ class Egress:
         fits = able and self._runtime(sandbox) not in _WITH_A_NETWORK_OF_THEIR_OWN
         return fits or self.policy(sandbox).mode is NetworkMode.ALLOWLIST
 
-    async def _load(self) -> None:
-        """Take up what is kept. What cannot be read allows nothing."""
+    async def _load(self) -> bool:
+        """Take up what is kept; whether it is anything else. What cannot be read allows nothing."""
+        differs = await self._granted.load()
         async with self._turn:  # what was read before is never taken for what was read later
+            before = self._kept
             self._kept = _read(await self._store.read(lambda tx: tx.values.all(PREFIX)))
+            return differs or self._kept != before
 
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:
@@ -285,10 +295,7 @@ class Egress:
             yield
 
     async def _follow(self) -> None:
-        before = self._kept
-        if self._store.is_shared:
-            await self._load()
-        if self._kept != before:
+        if self._store.is_shared and await self._load():
             await self._enforcing.all(self._may_have_changed)
         await self._enforcing.again()
 
@@ -305,7 +312,7 @@ class Egress:
         name = preset_of(says, self._preset)
         preset = self._kept.get(f"{Holder.PRESET}.{name}") or self._shipped.get(name)
         begun = Say(f"{Holder.PRESET} {name}", preset or EgressWish())
-        return combined([begun, *says], default)
+        return combined([begun, *says], default, self._granted.rules(sandbox))
 
     def _says(self, sandbox: SandboxRecord) -> list[Say]:
         """Of the template, the app and the sandbox."""

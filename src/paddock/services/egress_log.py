@@ -3,9 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from paddock.domain.audit import AuditEntry
+from paddock.domain.broker.masking import NameMask
 from paddock.domain.errors import PaddockError
 from paddock.domain.event import Event, EventKind
 from paddock.domain.records import SandboxRecord, app_in
@@ -13,6 +15,7 @@ from paddock.ports.clock import Clock
 from paddock.ports.egress import CredentialUse, Flow, FlowBatch, FlowSource
 from paddock.ports.store import ANY_TEAM, Store, Transaction
 from paddock.services.egress import Egress
+from paddock.services.intake import Inside
 from paddock.services.spending import note_use
 
 _log = logging.getLogger(__name__)
@@ -21,6 +24,8 @@ _MOST_GATEWAYS = 8
 _MOST_AT_ONCE = 1000
 """Batches of one gateway before another has its turn: more than one that is full has."""
 EVERY_S = 1.0
+HIDDEN = "(hidden)"
+"""In place of a host where nobody can tell whether there is a value in its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,7 @@ class EgressLog:
     clock: Clock
     egress: Egress
     sources: Mapping[str, FlowSource]
+    inside: Inside
 
     async def run(self) -> None:
         """Until cancelled. What has changed in shipped presets is in force first."""
@@ -58,7 +64,31 @@ class EgressLog:
                 break
         return count
 
+    async def _masked(self, batch: FlowBatch) -> FlowBatch:
+        """A program chooses the names that it asks for, and may put into one what it was lent."""
+        masks: dict[str, NameMask | None] = {}
+        seen: list[Flow | CredentialUse] = [*batch.flows, *batch.uses]
+        for each in seen:
+            if each.sandbox not in masks and not _is_of_rule(each):
+                masks[each.sandbox] = await self._mask(each.sandbox)
+        flows = tuple(_without_values(each, masks) for each in batch.flows)
+        uses = tuple(_without_values(each, masks) for each in batch.uses)
+        return replace(batch, flows=flows, uses=uses)
+
+    async def _mask(self, sandbox_id: str) -> NameMask | None:
+        """None where it cannot be known now: others are not kept waiting for that."""
+        sandbox = await self.store.read(lambda tx: tx.sandboxes.get(ANY_TEAM, sandbox_id))
+        if sandbox is None:
+            return NameMask({})  # nothing is kept of it
+        try:
+            return NameMask(await self.inside(sandbox))
+        except PaddockError as error:
+            _log.warning("hosts not told", extra={"id": sandbox_id, "why": error.message})
+            return None
+
     async def _keep(self, name: str, batch: FlowBatch) -> int:
+        batch = await self._masked(batch)
+
         def write(tx: Transaction) -> int:
             # Looked at in here: another server may have been told the same, and have stored it.
             taken = _taken(tx, name)
@@ -81,15 +111,8 @@ class EgressLog:
 
     async def _next(self, name: str) -> FlowBatch | None:
         """What is not on record yet, as far as one can tell before it is written."""
-        source = self.sources[name]
         taken = await self.store.read(lambda tx: _taken(tx, name))
-        latest = next(reversed(taken), "")
-        batch = await source.drain(latest, taken.get(latest, 0))
-        if batch is None or batch.gateway == latest:
-            return batch
-        # Another than the latest: a new one, or an old one that is not told what of it is stored.
-        known = taken.get(batch.gateway, 0)
-        return batch if batch.number > known else await source.drain(batch.gateway, known)
+        return await self.sources[name].drain(taken)
 
 
 def _taken(tx: Transaction, name: str) -> dict[str, int]:
@@ -99,6 +122,25 @@ def _taken(tx: Transaction, name: str) -> dict[str, int]:
     """
     stored = tx.values.get(_TAKEN + name)
     return dict(stored) if isinstance(stored, list) else {}
+
+
+_Seen = TypeVar("_Seen", Flow, CredentialUse)
+
+
+def _is_of_rule(seen: Flow | CredentialUse) -> bool:
+    """Somebody has written the very name into a rule that allows it."""
+    return seen.rule.partition(":")[0] == seen.host
+
+
+def _without_values(seen: _Seen, masks: Mapping[str, NameMask | None]) -> _Seen:
+    if _is_of_rule(seen):
+        return seen
+    mask = masks[seen.sandbox]
+    if mask is None:
+        return replace(seen, host=HIDDEN)
+    if isinstance(seen, Flow):
+        seen = replace(seen, why=mask.text(seen.why))
+    return replace(seen, host=mask.text(seen.host))
 
 
 def _event(tx: Transaction, flow: Flow, batch: FlowBatch) -> Event | None:

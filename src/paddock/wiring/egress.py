@@ -14,6 +14,8 @@ from paddock.services.command_asks import CommandAsks
 from paddock.services.egress import Egress
 from paddock.services.egress_asks import EgressAsks
 from paddock.services.events import EventFeed
+from paddock.services.granted import Granted
+from paddock.services.intake import Inside
 from paddock.services.making import Making
 from paddock.services.once import Once
 from paddock.services.policies import Policies
@@ -47,29 +49,41 @@ class Parts(Protocol):
 def egress_of(parts: Parts, settings: Settings) -> tuple[Egress, Approvals, EgressAsks]:
     """Known to who makes sandboxes, and to who judges commands."""
     config = settings.egress
+    granted = Granted(parts.store, parts.clock)
     egress = Egress(
         parts.store,
         parts.clock,
         parts.changes,
         parts.providers,
+        granted=granted,
         shipped=shipped_presets(),
         preset=config.preset,
     )
+
+    async def inside(sandbox: SandboxRecord) -> Mapping[str, str]:
+        return await parts.broker.inside(sandbox)  # which is made later
+
     inbox = Approvals(parts.store, parts.clock, parts.once)
     asks = EgressAsks(
         parts.store,
         parts.clock,
         approvals=inbox,
         egress=egress,
+        granted=granted,
         changes=parts.changes,
         doors=parts.providers.doors,
+        inside=inside,
         timeout_s=config.ask_timeout_s,
     )
 
-    async def inside(sandbox: SandboxRecord) -> Mapping[str, str]:
-        return await parts.broker.inside(sandbox)  # which is made later
+    timeout_s = settings.server.ask_timeout_s
+    commands = _commands(parts, inbox, inside, timeout_s)
+    parts.making.networks, parts.policies.approve = egress, commands.approve
+    return egress, inbox, asks
 
-    commands = CommandAsks(
+
+def _commands(parts: Parts, inbox: Approvals, inside: Inside, timeout_s: float) -> CommandAsks:
+    return CommandAsks(
         parts.store,
         parts.clock,
         approvals=inbox,
@@ -77,7 +91,5 @@ def egress_of(parts: Parts, settings: Settings) -> tuple[Egress, Approvals, Egre
         changes=parts.changes,
         events=parts.events,
         inside=inside,
-        timeout_s=settings.server.ask_timeout_s,
+        timeout_s=timeout_s,
     )
-    parts.making.networks, parts.policies.approve = egress, commands.approve
-    return egress, inbox, asks

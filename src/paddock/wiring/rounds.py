@@ -10,6 +10,7 @@ from paddock.ports.clock import SystemClock
 from paddock.ports.store import Store
 from paddock.services.activity import Activity
 from paddock.services.audit_guard import AuditGuard
+from paddock.services.broker import Broker
 from paddock.services.changes import Changes
 from paddock.services.egress import Egress
 from paddock.services.egress_asks import EgressAsks
@@ -77,6 +78,8 @@ class Parts(Protocol):
     def egress(self) -> Egress: ...
     @property
     def egress_asks(self) -> EgressAsks: ...
+    @property
+    def broker(self) -> Broker: ...
 
 
 def rounds_of(parts: Parts, reap_every_s: float) -> Rounds:
@@ -91,7 +94,9 @@ def rounds_of(parts: Parts, reap_every_s: float) -> Rounds:
         volumes=parts.volumes,
         cleaning=parts.task_parts.care.cleaning,
     )
-    egress_log = EgressLog(parts.store, parts.clock, parts.egress, parts.providers.flows)
+    egress_log = EgressLog(
+        parts.store, parts.clock, parts.egress, parts.providers.flows, parts.broker.inside
+    )
     reaper = Reaper(
         parts.store,
         parts.clock,

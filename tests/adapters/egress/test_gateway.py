@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import socket
-import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,19 +18,11 @@ from paddock.adapters.egress.presets import shipped_presets
 from paddock.domain.egress import EgressPolicy, NetworkMode, SourcedRule
 from paddock.domain.egress.rule import parse
 from paddock.domain.errors import Broken, TooLarge
-from paddock.gateway.protocol import LARGEST, VERSION, Attach, Channel, Done
+from paddock.gateway.protocol import LARGEST
 from paddock.ports.egress import Credential
 from tests.gateway.test_dns import question
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.proves("P16")]
-
-_OLD = """
-import sys
-from paddock.gateway import protocol
-protocol.VERSION = int(sys.argv[1])
-from paddock.gateway.__main__ import main
-main(sys.argv[2:])
-"""
 
 
 @pytest.fixture
@@ -95,7 +86,7 @@ async def test_none_is_started_to_ask_or_to_detach(place: Path):
     async with gateway(place) as one:
         assert await one.attached() == frozenset()
         await one.detach("a")
-        assert await one.drain("", 0) is None
+        assert await one.drain({}) is None
         assert not pids(place)
 
 
@@ -162,38 +153,6 @@ async def test_rules_that_cannot_be_read_attach_nobody(place: Path):
         assert await one.attached() == frozenset()
 
 
-async def test_a_gateway_of_another_version_is_retired_and_keeps_its_connections(place: Path):
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-        listener.bind(str(place / "egress.sock"))
-        listener.listen()
-        uid = EgressConfig().gateway_uid
-        arguments = [f"--socket-fd={listener.fileno()}", f"--uid={uid}", f"--of={place}"]
-        old = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", _OLD, str(VERSION - 1), *arguments),
-            pass_fds=[listener.fileno()],
-        )
-    earlier = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    earlier.connect(str(place / "egress.sock"))
-    channel, handed = Channel(earlier), sockets()
-    port = handed[1].getsockname()[1]
-    await channel.send(Attach("a", []), handed)
-    assert (await channel.receive())[0] == Done()
-    channel.close()
-    for each in handed:
-        each.close()
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    async with gateway(place) as one:
-        assert await one.attached() == frozenset()
-        assert old.pid in pids(place)
-        assert len(pids(place)) == 2
-        with pytest.raises(OSError, match="Connect call failed"):
-            await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET http://b.example/ HTTP/1.1\r\nHost: b.example\r\n\r\n")
-        assert b"403" in await asyncio.wait_for(reader.readline(), 5)
-        writer.close()
-        await asyncio.wait_for(old.wait(), 10)
-
-
 def test_every_rule_that_comes_with_paddock_can_be_read():
     presets = shipped_presets()
     assert set(presets) == {"development"}
@@ -210,11 +169,11 @@ async def test_however_much_was_seen_all_of_it_is_told(place: Path):
         for ref in "abcde":
             async with attached(one, ref) as (*_, name_server):
                 await asked(name_server, names)
-        told, batch = [], await one.drain("", 0)
+        told, batch = [], await one.drain({})
         while batch is not None:
             told += [(flow.ref, flow.host) for flow in batch.flows]
-            assert await one.drain("", 0) == batch, "it was not acknowledged"
-            batch = await one.drain(batch.gateway, batch.number)
+            assert await one.drain({}) == batch, "it was not acknowledged"
+            batch = await one.drain({batch.gateway: batch.number})
         assert sorted(told) == sorted((ref, name) for ref in "abcde" for name in names)
         for ref in "abcde":
             await one.detach(ref)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.domain.egress import EgressWish, NetworkMode
+from paddock.domain.egress import EgressWish, NetworkMode, SourcedRule
 from paddock.domain.egress.addresses import Kind, kind_of, objection
 from paddock.domain.egress.combining import Say, combined
 from paddock.domain.egress.deciding import (
@@ -326,3 +326,26 @@ def test_open_is_everything_but_what_is_denied_farther_away():
     assert not objection(rules, ["93.184.216.34"], 22)
     alone = _rules(("preset p", EgressWish(rules=("a.example",))), ("sandbox", sandbox))
     assert (alone.policy.mode, alone.policy.rules) == (NetworkMode.OPEN, ())
+
+
+def test_a_stored_rule_that_is_not_read_any_more_takes_no_other_along():
+    unread = "GET http://a.example/v1;x/**"
+    found = _rules(
+        ("preset p", EgressWish(rules=(unread, "b.example"))),
+        ("sandbox", EgressWish(rules=(f"!{unread}", "c.example"))),
+    )
+    assert [rule.text for rule in found.policy.rules] == ["!a.example", "c.example", "b.example"]
+    assert found.warnings == (
+        f"the rule {unread} of the preset p is not readable any more: it allows nothing",
+        f"the rule !{unread} of the sandbox is not readable any more: !a.example holds in its "
+        "place",
+    )
+
+
+def test_what_was_granted_comes_after_all_rules_and_never_makes_them_too_many():
+    granted = [SourcedRule(f"{n}.granted.example", "task tsk_1") for n in range(400)]
+    own = EgressWish(rules=("!x.granted.example", *(f"{n}.own.example" for n in range(200))))
+    found = combined([Say("sandbox", own)], NetworkMode.ALLOWLIST, granted)
+    assert len(found.policy.rules) == 500
+    assert found.policy.rules[201:] == tuple(granted[:299])
+    assert combined([Say("sandbox", own)], NetworkMode.NONE, granted).policy.rules == ()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.domain.egress.rule import ANY_PORT, WEB, parse
+from paddock.domain.egress.rule import ANY_PORT, WEB, kept, parse
 from paddock.domain.errors import InvalidRequest
 
 labels = st.from_regex(r"[a-z]([a-z0-9-]{0,10}[a-z0-9])?", fullmatch=True)
@@ -115,3 +115,21 @@ def test_a_rule_is_about_its_host_and_port_and_nothing_else(host, port, wild):
     assert not rule.is_about(f"x{host}", "", port)
     assert not rule.is_about(f"{host}.evil.example", "", port)
     assert not rule.is_about("", "198.51.100.7", port)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a.example:443", "a.example:443"),
+        ("GET http://a.example/v1;x/**", None),
+        ("not a rule", None),
+        ("!GET http://a.example/v1;x/**", "!a.example"),
+        ("! http://a.example:8080/v1;x", "!a.example:8080"),
+        ("!GET http://a.example/v1", "!GET http://a.example/v1"),
+        ("!not a rule", "!*"),
+        ("!http://a.example:0/x", "!*"),
+    ],
+)
+def test_a_stored_rule_that_is_not_read_any_more_allows_nothing_and_denies_no_less(text, found):
+    rule = kept(text)
+    assert (rule.text if rule else None) == found

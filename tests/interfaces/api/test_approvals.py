@@ -47,8 +47,10 @@ class Asked:
             plane.rounds.egress_log.clock,
             approvals=given.approvals,
             egress=given.egress,
+            granted=plane.rounds.egress_asks._granted,
             changes=plane.rounds.egress_asks._changes,
             doors={"door": door},
+            inside=plane.services.broker.inside,
             timeout_s=300.0,
         )
 
@@ -87,6 +89,25 @@ async def test_once_is_told_to_the_gateway_and_makes_no_rule(asked):
     assert 55 < verdict.for_s <= 60
     assert found["id"] in verdict.why
     assert texts(asked.plane) == []
+
+
+@pytest.mark.proves("K9")
+async def test_a_name_with_a_secrets_value_is_refused_and_nobody_is_asked(asked):
+    """An approval would keep the value, and a rule about what stands for it would mean nothing."""
+    env = {"DEPLOY_TOKEN": "Hunter2-Hunter2-Hunter2"}
+    box = await make(asked.plane, name="lent", egress=ASKS, env=env)
+    asked.door.knock(box["id"], "hunter2-hunter2-hunter2.evil.example")
+    asked.door.knock(box["id"], "48756e746572322d48756e746572322d.example")
+    asked.door.knock(asked.id, "hunter2-hunter2-hunter2.evil.example")
+    await asked.asks.look()
+    (host, verdict), *others = asked.door.settled
+    assert (host, verdict.allowed) == ("hunter2-hunter2-hunter2.evil.example", False)
+    assert "secret's value" in verdict.why
+    assert others == []
+    assert {(each["sandbox"], each["title"]) for each in await asked.pending()} == {
+        ("box", "hunter2-hunter2-hunter2.evil.example:443"),
+        ("lent", "48756e746572322d48756e746572322d.example:443"),
+    }, "what is not its own, or only a part of it, is asked about"
 
 
 async def test_answers_that_last_are_rules_where_they_were_put(asked):

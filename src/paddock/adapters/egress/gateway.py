@@ -7,38 +7,34 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from paddock.adapters.egress.authority import Authority, authorities
 from paddock.adapters.egress.config import EgressConfig
+from paddock.adapters.egress.elders import Elder, Elders
+from paddock.adapters.egress.talk import connection, exchanged
+from paddock.adapters.egress.told import batch_of, credential_of, prices_of, texts, wanted_of
 from paddock.domain.broker.models import Prices
 from paddock.domain.egress import EgressPolicy, OnBlock
 from paddock.domain.errors import Broken, TooLarge, Unavailable
 from paddock.gateway import protocol
-from paddock.gateway.protocol import Channel, Message, RuleText
-from paddock.ports.egress import (
-    Credential,
-    CredentialUse,
-    Flow,
-    FlowBatch,
-    ModelUse,
-    Verdict,
-    Wanted,
-)
+from paddock.gateway.protocol import Channel, Message
+from paddock.ports.egress import Credential, FlowBatch, Verdict, Wanted
 
-_ANSWER_S = 10.0
 _PAUSE_S = 0.05
 _SOCKET_FD = 3
 
 
 @dataclass(slots=True)
 class HostGateway:
-    """The gateway of one installation on this host; other processes may talk to it as well."""
+    """The gateway of one installation on this host; other processes may talk to it as well.
+
+    Those of other versions, which it follows, hear of whatever changes as long as they are there.
+    """
 
     place: Path
     """The installation's volatile directory."""
@@ -52,6 +48,15 @@ class HostGateway:
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _started: int | None = None
     _prices: Prices | None = None
+    _elders: Elders = field(init=False)
+    _drained: int = 0
+    """How often, so that each of them has its turn."""
+    _unsettled: set[str] = field(default_factory=set)
+    """Sandboxes that are to be given their credentials anew: one that is retired was not told, or
+    more was spent there than this gateway knows."""
+
+    def __post_init__(self) -> None:
+        self._elders = Elders(self.place)
 
     @property
     def door(self) -> Path:
@@ -60,12 +65,15 @@ class HostGateway:
     async def attach(
         self, ref: str, sockets: Sequence[socket.socket], policy: EgressPolicy, shown: str = ""
     ) -> None:
-        said = protocol.Attach(ref, _texts(policy), shown, self._ask_s(policy))
+        said = protocol.Attach(ref, texts(policy), shown, self._ask_s(policy))
         await self._do(said, sockets)
+        rules = protocol.SetRules(said.sandbox, said.rules, said.shown, said.ask_s)
+        await self._elders.each(lambda each: each.tell(rules))
 
     async def change(self, ref: str, policy: EgressPolicy, shown: str = "") -> bool:
-        said = protocol.SetRules(ref, _texts(policy), shown, self._ask_s(policy))
+        said = protocol.SetRules(ref, texts(policy), shown, self._ask_s(policy))
         answer = await self._ask(said)
+        await self._elders.each(lambda each: each.tell(said))
         return isinstance(answer, protocol.Done)
 
     @property
@@ -79,25 +87,34 @@ class HostGateway:
             await self._do(self._configuration)
 
     async def give(self, ref: str, mark: str, credentials: Sequence[Credential]) -> bool:
-        told = [protocol.Credential(**_fields(each)) for each in credentials]
-        answer = await self._ask(protocol.SetCredentials(ref, mark, told))
+        told = [credential_of(each) for each in credentials]
+        said = protocol.SetCredentials(ref, mark, told)
+        answer = await self._ask(said)
+        self._unsettled.add(ref)
+        await self._elders.each(lambda each: each.tell(said))
+        self._unsettled.discard(ref)
         return isinstance(answer, protocol.Done)
 
     async def set_prices(self, prices: Prices) -> None:
         self._prices = prices
         if self._channel is not None or self.is_there():
-            await self._do(_told(prices))
+            await self._do(prices_of(prices))
 
     async def marks(self) -> dict[str, str] | None:
         if self._channel is None and not self.is_there():
             return None
         here = await self._here_now()
-        return dict.fromkeys(here.attached, "") | here.marks
+        unmarked = dict.fromkeys(here.attached, "")
+        again = {ref: "" for ref in self._unsettled if ref in unmarked}
+        return unmarked | here.marks | again
 
     async def detach(self, ref: str) -> None:
+        said = protocol.Detach(ref)
+        self._unsettled.discard(ref)
+        await self._elders.each(lambda each: each.ask(said))
         if self._channel is None and not self.is_there():
             return
-        await self._do(protocol.Detach(ref))
+        await self._do(said)
 
     async def attached(self) -> frozenset[str]:
         if self._channel is None and not self.is_there():
@@ -110,26 +127,46 @@ class HostGateway:
             raise Broken(f"the egress gateway does not say whom it serves: {answer}")
         return answer
 
-    async def drain(self, gateway: str, stored: int) -> FlowBatch | None:
-        """None where there is no gateway, or it has seen nothing."""
+    async def drain(self, stored: Mapping[str, int]) -> FlowBatch | None:
+        """None where there is no gateway, or none has seen anything."""
+        elders = self._elders.all()
+        for each in elders:
+            self._unsettled |= each.charged(stored)
+        self._drained += 1
+        turns = [*elders, None]
+        for n in range(len(turns)):
+            elder = turns[(self._drained + n) % len(turns)]
+            if elder is None:
+                batch = await self._own(stored)
+            else:
+                batch = await self._elders.drain(stored, elder)
+            if batch is not None:
+                return batch
+        return None
+
+    async def _own(self, stored: Mapping[str, int]) -> FlowBatch | None:
         if self._channel is None and not self.is_there():
             return None
-        answer = await self._ask(protocol.Drain(gateway, stored))
+        here = self._here or await self._here_now()
+        answer = await self._ask(protocol.Drain(here.id, stored.get(here.id, 0)))
         if not isinstance(answer, protocol.Flows) or self._here is None:
             raise Broken(f"the egress gateway does not say what it saw: {answer}")
         return batch_of(self._here.id, answer)
 
     async def wanted(self) -> Sequence[Wanted]:
-        if self._channel is None and not self.is_there():
-            return ()
-        answer = await self._ask(protocol.Ask())
-        if not isinstance(answer, protocol.Waiting):
-            raise Broken(f"the egress gateway does not say what is asked for: {answer}")
-        return [_wanted(each) for each in answer.held]
+        held = [each for told in await self._elders.each(Elder.held) for each in told]
+        if self._channel is not None or self.is_there():
+            answer = await self._ask(protocol.Ask())
+            if not isinstance(answer, protocol.Waiting):
+                raise Broken(f"the egress gateway does not say what is asked for: {answer}")
+            held += answer.held
+        return [wanted_of(each) for each in held]
 
     async def settle(self, wanted: Wanted, verdict: Verdict) -> None:
         fields = (wanted.ref, wanted.host, wanted.port, verdict.allowed, verdict.why, verdict.for_s)
-        await self._do(protocol.Settle(*fields))
+        said = protocol.Settle(*fields)
+        await self._do(said)
+        await self._elders.each(lambda each: each.ask(said))
 
     def _ask_s(self, policy: EgressPolicy) -> float:
         return self.config.ask_timeout_s if policy.on_block is OnBlock.ASK else 0.0
@@ -144,6 +181,7 @@ class HostGateway:
         """The gateway goes on, unless there is nobody left to serve."""
         async with self._turn:
             self._let_go()
+        self._elders.close()
 
     async def _do(self, said: Message, sockets: Sequence[socket.socket] = ()) -> None:
         answer = await self._ask(said, sockets)
@@ -166,7 +204,7 @@ class HostGateway:
         """The answer; None when there was nobody to give one, and it may be tried again."""
         try:
             channel = self._channel or await self._open()
-            return await _exchanged(channel, said, sockets)
+            return await exchanged(channel, said, sockets)
         except protocol.TooLarge as error:
             self._let_go()
             raise TooLarge(
@@ -183,25 +221,25 @@ class HostGateway:
             raise
 
     async def _open(self) -> Channel:
-        connection = await asyncio.to_thread(self._connect_or_start)
-        channel = self._channel = Channel(connection)
-        here = await _exchanged(channel, protocol.Hello())
+        made, door = await asyncio.to_thread(self._connect_or_start)
+        channel = self._channel = Channel(made)
+        here = await exchanged(channel, protocol.Hello())
         if isinstance(here, protocol.Here) and here.version != protocol.VERSION:
             # Those that are connected stay so; whoever attaches next does it to a new one.
-            await _exchanged(channel, protocol.Retire())
+            await asyncio.to_thread(self._set_aside, here.id, door)
             self._let_go()
-            self.door.unlink(missing_ok=True)
+            await self._elders.each(Elder.greet)
             return await self._open()
         if not isinstance(here, protocol.Here):
             raise Broken(f"what answers at {self.door} is no egress gateway")
         self._here = here
         known = await asyncio.to_thread(authorities, self.config.certificates)
         own = self.authority or Authority("", "")
-        await _exchanged(channel, protocol.Trust(known, own.certificate, own.key))
+        await exchanged(channel, protocol.Trust(known, own.certificate, own.key))
         if self._prices is not None:
-            await _exchanged(channel, _told(self._prices))
+            await exchanged(channel, prices_of(self._prices))
         if self.closed_ports or self.config.hosts or not here.attached:
-            await _exchanged(channel, self._configuration)
+            await exchanged(channel, self._configuration)
         return channel
 
     @property
@@ -218,15 +256,21 @@ class HostGateway:
                     return
             self._started = None
 
-    def _connect_or_start(self) -> socket.socket:
-        try:
-            return _connection(self.door)
-        except OSError:
-            with _alone(self.place):
-                with contextlib.suppress(OSError):
-                    return _connection(self.door)  # another process was quicker
-                self._start()
-                return _connection(self.door)
+    def _connect_or_start(self) -> tuple[socket.socket, int]:
+        """And which door it was."""
+        with contextlib.suppress(OSError):
+            return connection(self.door), self.door.stat().st_ino
+        with _alone(self.place):
+            with contextlib.suppress(OSError):  # another process was quicker
+                return connection(self.door), self.door.stat().st_ino
+            self._start()
+            return connection(self.door), self.door.stat().st_ino
+
+    def _set_aside(self, gateway: str, door: int) -> None:
+        """It is found by another door from now on, also by who comes after us."""
+        with _alone(self.place), contextlib.suppress(FileNotFoundError):
+            if self.door.stat().st_ino == door:  # or another process was quicker
+                self.door.rename(self._elders.door(gateway))
 
     def _start(self) -> None:
         self.door.unlink(missing_ok=True)
@@ -258,30 +302,9 @@ class HostGateway:
             )
 
 
-async def _exchanged(
-    channel: Channel, said: Message, sockets: Sequence[socket.socket] = ()
-) -> protocol.Anything:
-    try:
-        async with asyncio.timeout(_ANSWER_S):
-            await channel.send(said, sockets)
-            return (await channel.receive())[0]
-    except TimeoutError as error:
-        raise Unavailable(f"the egress gateway did not answer for {_ANSWER_S:.0f} s") from error
-
-
-def _connection(path: Path) -> socket.socket:
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
-        made.connect(str(path))
-    except OSError:
-        made.close()
-        raise
-    return made
-
-
 @contextlib.contextmanager
 def _connected(path: Path) -> Iterator[None]:
-    with contextlib.closing(_connection(path)):
+    with contextlib.closing(connection(path)):
         yield
 
 
@@ -294,49 +317,3 @@ def _alone(place: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _texts(policy: EgressPolicy) -> list[RuleText]:
-    return [RuleText(rule.text, rule.source) for rule in policy.rules]
-
-
-def batch_of(gateway: str, told: protocol.Flows) -> FlowBatch | None:
-    """None when there is nothing in it."""
-    if not (told.flows or told.uses or told.models or told.dropped):
-        return None
-    flows = tuple(_flow(each) for each in told.flows)
-    uses = tuple(_use(each) for each in told.uses)
-    models = tuple(_model(each) for each in told.models)
-    return FlowBatch(gateway, told.number, flows, told.dropped, uses, models, told.more)
-
-
-def _flow(told: protocol.Flow) -> Flow:
-    fields = msgspec.structs.asdict(told)
-    return Flow(ref=fields.pop("sandbox"), sandbox=fields.pop("shown"), **fields)
-
-
-def _use(told: protocol.CredentialUse) -> CredentialUse:
-    fields = msgspec.structs.asdict(told)
-    return CredentialUse(ref=fields.pop("sandbox"), sandbox=fields.pop("shown"), **fields)
-
-
-def _model(told: protocol.ModelUse) -> ModelUse:
-    fields = msgspec.structs.asdict(told)
-    return ModelUse(ref=fields.pop("sandbox"), sandbox=fields.pop("shown"), **fields)
-
-
-def _told(prices: Prices) -> protocol.SetPrices:
-    table = {
-        model: (price.input, price.output, price.cache_read, price.cache_write)
-        for model, price in prices.table.items()
-    }
-    return protocol.SetPrices(table)
-
-
-def _fields(credential: Credential) -> dict[str, Any]:
-    return {name: getattr(credential, name) for name in protocol.Credential.__struct_fields__}
-
-
-def _wanted(told: protocol.Held) -> Wanted:
-    fields = msgspec.structs.asdict(told)
-    return Wanted(ref=fields.pop("sandbox"), sandbox=fields.pop("shown"), **fields)

@@ -25,6 +25,18 @@ def forms(value: bytes) -> Sequence[bytes]:
     return [each for each in dict.fromkeys(found) if len(each) >= SHORTEST]
 
 
+def in_names(value: bytes) -> Sequence[str]:
+    """What is left of it in the name of a host, where only letters and digits are sure to come
+    through, of either case: as it is, in hexadecimal, in base64 and in base32."""
+    said = [value, value.hex().encode(), *_in_base64(value), *_in_base32(value)]
+    found = (folded(each.decode("utf-8", "replace")) for each in said)
+    return [each for each in dict.fromkeys(found) if len(each) >= SHORTEST]
+
+
+def folded(text: str) -> str:
+    return "".join(each for each in text.lower() if each.isascii() and each.isalnum())
+
+
 def _in_json(text: str) -> Iterator[str]:
     """Slashes may be escaped or not, and so may what means something in a page; digits of escapes
     are of either case."""
@@ -87,3 +99,10 @@ def _in_base64(value: bytes) -> Iterator[bytes]:
             first = (lead * 8 + 5) // 6
             last = (lead + len(value)) * 8 // 6
             yield encode(bytes(lead) + value)[first:last]
+
+
+def _in_base32(value: bytes) -> Iterator[bytes]:
+    for lead in range(5):
+        first = (lead * 8 + 4) // 5
+        last = (lead + len(value)) * 8 // 5
+        yield base64.b32encode(bytes(lead) + value)[first:last]

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, AnyStr
 
-from paddock.domain.broker.forms import SHORTEST, forms
+from paddock.domain.broker.forms import SHORTEST, forms, in_names
 
 _TOKEN = 16
 """Of what is only taken for a secret because of where it stands, the least that is masked."""
@@ -71,6 +71,32 @@ class Mask:
 
 
 NO_MASK = Mask()
+
+
+class NameMask:
+    """The same for the names of hosts, where a program may write a value in small letters, and
+    take it apart: a label has 63 characters, and neither slashes nor dots."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._shown = {
+            form: shown
+            for value, shown in values.items()
+            for each in _usable(value)
+            for form in in_names(each)
+        }
+
+    def text(self, said: str) -> str:
+        """The very same where there is nothing in it."""
+        places = [at for at, each in enumerate(said) if each.isascii() and each.isalnum()]
+        plain = "".join(said[at] for at in places).lower()
+        there = [form for form in self._shown if form in plain]
+        if not there:
+            return said
+        parts, end = [], 0
+        for hit in re.finditer("|".join(_longest_first(there)), plain):
+            parts += [said[end : places[hit.start()]], self._shown[hit[0]]]
+            end = places[hit.end() - 1] + 1
+        return "".join(parts) + said[end:]
 
 
 def masked(told: Any, values: Mapping[str, str]) -> Any:

@@ -1,8 +1,9 @@
-"""The policy in force: what preset, template, app, sandbox and task want, put together.
+"""The policy in force: what preset, template, app and sandbox want, put together.
 
 The nearest that says a mode decides it. Denials bind whoever is nearer: an operator's `!host` on a
 template or a preset holds for every sandbox of it, and where there is one, an open network is
-everything but that, through the gateway. Otherwise the nearest is asked first.
+everything but that, through the gateway. Otherwise the nearest is asked first. What people have
+allowed for a task comes last: no rule was about it then, and no denial yields to it later.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from functools import lru_cache
 
 from paddock.domain.egress.deciding import overtaken, shadowed
 from paddock.domain.egress.policy import (
+    MOST_RULES,
     WHOLE_WORLD,
     EgressPolicy,
     EgressWish,
@@ -18,7 +20,7 @@ from paddock.domain.egress.policy import (
     OnBlock,
     SourcedRule,
 )
-from paddock.domain.egress.rule import parse
+from paddock.domain.egress.rule import Rule, is_readable, kept, parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +43,17 @@ class Effective:
     """The mode as it was said: the one in force is an allowlist where `open` has exceptions."""
 
 
-def combined(says: Sequence[Say], default: NetworkMode) -> Effective:
+def combined(
+    says: Sequence[Say], default: NetworkMode, granted: Sequence[SourcedRule] = ()
+) -> Effective:
     """From the farthest (a preset) to the nearest (the sandbox's own)."""
-    return _combined(tuple(says), default)
+    return _combined(tuple(says), default, tuple(granted))
 
 
 @lru_cache(maxsize=256)  # most sandboxes of an installation want the same
-def _combined(says: tuple[Say, ...], default: NetworkMode) -> Effective:
+def _combined(
+    says: tuple[Say, ...], default: NetworkMode, granted: tuple[SourcedRule, ...]
+) -> Effective:
     mode, mode_from = default, "default"
     for say in says:
         if say.wish.mode is not None:
@@ -60,8 +66,10 @@ def _combined(says: tuple[Say, ...], default: NetworkMode) -> Effective:
         return Effective(EgressPolicy(mode), mode_from, wanted=mode)
     rules = _ordered(says)
     on_block, on_block_from = _on_block(says)
-    policy = EgressPolicy(mode, rules, on_block)
-    return Effective(policy, mode_from, warnings(rules), on_block_from, mode)
+    room = max(0, MOST_RULES - len(rules))  # whoever may have more rules since is not held up
+    policy = EgressPolicy(mode, (*rules, *granted[:room]), on_block)
+    told = (*_unread(says), *warnings(rules))
+    return Effective(policy, mode_from, told, on_block_from, mode)
 
 
 def _on_block(says: Sequence[Say]) -> tuple[OnBlock, str]:
@@ -74,10 +82,10 @@ def _on_block(says: Sequence[Say]) -> tuple[OnBlock, str]:
 def _ordered(says: Sequence[Say]) -> tuple[SourcedRule, ...]:
     """First the denials that bind; then all, the nearest first."""
     others = [
-        SourcedRule(parse(text).text, say.source)
+        SourcedRule(rule.text, say.source)
         for say in reversed(says)
-        for text in say.wish.rules
-        if parse(text).allows or say is says[-1]
+        for rule in _rules(say)
+        if rule.allows or say is says[-1]
     ]
     return tuple(dict.fromkeys((*_binding(says), *others)))
 
@@ -85,12 +93,27 @@ def _ordered(says: Sequence[Say]) -> tuple[SourcedRule, ...]:
 def _binding(says: Sequence[Say]) -> tuple[SourcedRule, ...]:
     """The denials of all but the nearest, the farthest first."""
     found = [
-        SourcedRule(parse(text).text, say.source)
+        SourcedRule(rule.text, say.source)
         for say in says[:-1]
-        for text in say.wish.rules
-        if not parse(text).allows
+        for rule in _rules(say)
+        if not rule.allows
     ]
     return tuple(dict.fromkeys(found))
+
+
+def _rules(say: Say) -> list[Rule]:
+    return [rule for text in say.wish.rules if (rule := kept(text)) is not None]
+
+
+def _unread(says: Sequence[Say]) -> list[str]:
+    """A stored rule that this version does not read must not take all others along."""
+    return [
+        f"the rule {text} of the {say.source} is not readable any more: "
+        + (f"{rule.text} holds in its place" if (rule := kept(text)) else "it allows nothing")
+        for say in says
+        for text in say.wish.rules
+        if not is_readable(text)
+    ]
 
 
 def preset_of(says: Sequence[Say], default: str) -> str:

@@ -79,6 +79,27 @@ def parse(text: str) -> Rule:
     return Rule(allows, host, network, ports or (WEB if allows else ANY_PORT), text=shown)
 
 
+def kept(text: str) -> Rule | None:
+    """A rule that was stored, maybe by a version that read more than this one. What is not read any
+    more allows nothing, and denies the whole host rather than none of it."""
+    if is_readable(text):
+        return parse(text)
+    if not text.strip().startswith("!"):
+        return None
+    url = _URL.fullmatch(text.strip().removeprefix("!").strip())
+    whole = f"!{url['rest'].partition('/')[0]}" if url else ""
+    return parse(whole if is_readable(whole) else "!*")
+
+
+@lru_cache(maxsize=4096)
+def is_readable(text: str) -> bool:
+    try:
+        parse(text)
+    except InvalidRequest:
+        return False
+    return True
+
+
 def _of_url(text: str, url: re.Match[str], *, allows: bool) -> Rule:
     secure = url["scheme"].lower() == "https"
     authority, slash, path = url["rest"].partition("/")

@@ -43,9 +43,10 @@ class AsyncApprovals:
         note: str = "",
         server: Server | None = None,
     ) -> ApprovalInfo:
-        """What waits goes on, this once; with `task` from now on in this sandbox, with `always` by
-        a rule: of the `sandbox`, `app`, `template` or `preset` for a host, of the policy that asks
-        (`sandbox`, `template` or `team`) for a command. Conflict when somebody was quicker."""
+        """What waits goes on, this once; with `task` until its task is over (without one, in this
+        sandbox), with `always` by a rule: of the `sandbox`, `app`, `template` or `preset` for a
+        host, of the policy that asks (`sandbox`, `template` or `team`) for a command. Conflict when
+        somebody was quicker."""
         state = "allowed_always" if always else "allowed_task" if task else "allowed_once"
         wish = without_nothing(answer=state, level=always or None, note=note)
         return await _answer(server, approval, wish)

@@ -44,8 +44,9 @@ class AnswerShape(Shape):
 
     answer: Literal["allowed_once", "allowed_task", "allowed_always", "denied"] = Field(
         description="`allowed_once` is for what waits and for the same within a minute, "
-        "`allowed_task` for this sandbox, `allowed_always` for wherever `level` says, `denied` is "
-        "remembered for a quarter of an hour; questions take `allowed_once` and `denied`",
+        "`allowed_task` until its task is over (without one, for this sandbox), `allowed_always` "
+        "for wherever `level` says, `denied` is remembered for a quarter of an hour; questions "
+        "take `allowed_once` and `denied`",
     )
     level: Level | None = Field(None, description="for `allowed_always`: where the rule is put")
     note: Annotated[

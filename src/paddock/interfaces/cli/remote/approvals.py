@@ -101,7 +101,7 @@ def show(invocation: Invocation, approval: str) -> None:
 
 @approvals.command()
 @click.argument("approval", metavar="APPROVAL")
-@click.option("--task", is_flag=True, help="From now on in this sandbox.")
+@click.option("--task", is_flag=True, help="Until its task is over; without one, in this sandbox.")
 @click.option(
     "--always",
     type=click.Choice(["sandbox", "app", "template", "preset", "team"]),
@@ -162,7 +162,9 @@ def answer_question(invocation: Invocation, approval: str, *, say: str, denies: 
 
 
 def answered(found: ApprovalInfo) -> str:
-    rule = f"; rule {found.rule} of the {found.level or 'sandbox'}" if found.rule else ""
+    of_task = found.state == "allowed_task" and found.task_id
+    whose = found.level or ("task" if of_task else "sandbox")
+    rule = f"; rule {found.rule} of the {whose}" if found.rule else ""
     return f"{found.state}  {found.sandbox}  {printable(found.title)}{rule}"
 
 

@@ -234,7 +234,9 @@ def rm(invocation: Invocation, /, rules: Sequence[str], *, of_preset: str, **hol
 def _without(path: str, rules: Sequence[str], whose: str) -> Any:
     found = ask("GET", path)
     own = found.get("own", found)
-    if missing := [rule for rule in rules if rule not in own["rules"]]:
+    # What was allowed for a task is not among a sandbox's own: it ends with every change of those.
+    granted = [each["rule"] for each in found["rules"] if _is_granted(each)]
+    if missing := [rule for rule in rules if rule not in own["rules"] + granted]:
         refuse(
             f"{whose} has no rule {', '.join(missing)} of its own",
             "`paddock egress show` says where each rule comes from",
@@ -242,6 +244,10 @@ def _without(path: str, rules: Sequence[str], whose: str) -> Any:
     left = [rule for rule in own["rules"] if rule not in rules]
     wish = {name: own[name] for name in ("mode", "preset", "on_block")}
     return ask("PUT", path, json={**wish, "rules": left})
+
+
+def _is_granted(rule: Any) -> bool:
+    return isinstance(rule, dict) and str(rule["source"]).startswith("task ")
 
 
 @egress.command()

@@ -48,9 +48,10 @@ class Approvals:
         note: str = "",
         server: Server | None = None,
     ) -> ApprovalInfo:
-        """What waits goes on, this once; with `task` from now on in this sandbox, with `always` by
-        a rule: of the `sandbox`, `app`, `template` or `preset` for a host, of the policy that asks
-        (`sandbox`, `template` or `team`) for a command. Conflict when somebody was quicker."""
+        """What waits goes on, this once; with `task` until its task is over (without one, in this
+        sandbox), with `always` by a rule: of the `sandbox`, `app`, `template` or `preset` for a
+        host, of the policy that asks (`sandbox`, `template` or `team`) for a command. Conflict when
+        somebody was quicker."""
         return portal().run(
             AsyncApprovals.allow(approval, task=task, always=always, note=note, server=server)
         )
