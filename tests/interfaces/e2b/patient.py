@@ -1,5 +1,6 @@
 """The code interpreter's sandboxes as the SDKs have them, for tests that do not wait for ever."""
 
+import re
 from typing import Any
 
 from e2b_code_interpreter import AsyncSandbox, Sandbox
@@ -19,3 +20,8 @@ class AsyncPatient(AsyncSandbox):
 
     async def run_code(self, *words: Any, **options: Any) -> Any:
         return await super().run_code(*words, **{"timeout": _CELL_S, **options})
+
+
+def plain(traceback: str) -> str:
+    """Without the colours that IPython gives it."""
+    return re.sub(r"\x1b\[[\d;]*m", "", traceback)
