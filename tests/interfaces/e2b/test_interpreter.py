@@ -204,6 +204,9 @@ def test_much_output_is_whole_and_of_its_own_cell(box):
     done = box.run_code("console.log('é'.repeat(500_000))", language="javascript")
     assert "".join(done.logs.stdout) == "é" * 500_000 + "\n"
     assert "".join(box.run_code("console.log(1)", language="javascript").logs.stdout) == "1\n"
+    # Each of them a message of its own, which come faster than they are passed on.
+    done = box.run_code("for n in range(25_000): print(n, flush=True)", timeout=120)
+    assert "".join(done.logs.stdout).split() == [str(n) for n in range(25_000)]
 
 
 def test_a_kernel_that_dies_is_started_anew(box):

@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.timeout(900)]
 # The first run on a machine builds the template.
 ENDLESS = {
     "python": ("kept = 5", "import time\nwhile True: time.sleep(1)", "print(kept)"),
+    "python that prints": ("kept = 5", "while True: print(1, flush=True)", "print(kept)"),
     "bash": ("kept=5", "sleep 100; echo never", "echo $kept"),
     "javascript": ("let kept = 5", "while (true) {}", "console.log(kept)"),
     "javascript that prints": ("let kept = 5", "for (;;) console.log(1)", "console.log(kept)"),
@@ -38,7 +39,7 @@ def box(live: Live, interpreter: None):
 
 def interrupt(box, language):
     """As Jupyter does it: a signal for all processes of the newest kernel of a language."""
-    name = "ipykernel_launcher" if language == "python" else f"interpreter.zip {language}"
+    name = f"interpreter.zip {language}"
     # The brackets keep the pattern from finding the shell that it stands in.
     box.commands.run(f"kill -INT -- -$(pgrep -nf '[{name[0]}]{name[1:]}')")
 
