@@ -8,8 +8,8 @@ import shlex
 import sys
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from contextlib import aclosing, suppress
 from queue import Empty
 from typing import Any
 
@@ -129,10 +129,14 @@ class Context:
                     yield line
             ended = True
         finally:
-            if not ended:
-                await asyncio.shield(self._stop(asked))
-            if env:
-                await self._silently(_unset(self.language, env))
+            await _to_its_end(self._leave(asked, env, ended=ended))
+
+    async def _leave(self, asked: str, env: dict[str, str], *, ended: bool) -> None:
+        """As the next cell is to find it."""
+        if not ended:
+            await self._stop(asked)
+        if env:
+            await self._silently(_unset(self.language, env))
 
     async def _stop(self, asked: str) -> None:
         """A cell that does not heed an interrupt would keep all others waiting. What one that does
@@ -240,6 +244,16 @@ class Contexts:
 
 def _has_failed(task: asyncio.Task[None]) -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Also where a client is found to be gone twice, by what cannot be written to it and by its
+    connection: the next cell does not begin meanwhile."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
+    await task
 
 
 def _error(name: str, why: str) -> tuple[str, dict[str, Any]]:
