@@ -74,6 +74,15 @@ async def test_commands_behind_are_fed_found_again_and_killed(box):
         await box.commands.connect(2_000_000)
 
 
+async def test_input_is_streamed(box):
+    behind = await box.commands.run("cat", background=True, stdin=True, timeout=0)
+    async with box.commands.stream_input(behind.pid) as into:
+        for piece in ("one ", b"two ", "three"):
+            await into.send(piece)
+    await box.commands.close_stdin(behind.pid)
+    assert (await behind.wait()).stdout == "one two three"
+
+
 async def test_files_have_all_their_verbs(box):
     await box.files.write("d/a.txt", "grüße")
     assert await box.files.read("d/a.txt") == "grüße"
@@ -92,6 +101,9 @@ async def test_files_have_all_their_verbs(box):
     await box.files.remove("new")
     with pytest.raises(FileNotFoundException):
         await box.files.read("new/b")
+    await box.files.write("packed", "x" * 9999, gzip=True, metadata={"kind": "long"})
+    assert await box.files.read("packed", gzip=True) == "x" * 9999
+    assert (await box.files.get_info("packed")).metadata == {"kind": "long"}
     await box.files.write("/root/s", "s", user="root")
     assert await box.files.read("/root/s", user="root") == "s"
 
@@ -125,6 +137,17 @@ async def test_directories_are_watched(box):
     async with asyncio.timeout(10):
         assert (await events.get()).name == "sub/deep"
     await handle.stop()
+
+
+async def test_a_watch_ends_with_its_sandbox_and_says_why(box):
+    ended: asyncio.Queue = asyncio.Queue()
+    await box.files.make_dir("d")
+    await box.files.watch_dir("d", on_event=lambda _: None, on_exit=ended.put_nowait, timeout=0)
+    await box.kill()
+    async with asyncio.timeout(20):
+        error = await ended.get()
+    assert isinstance(error, TimeoutException)
+    assert "killed or reached its end of life" in str(error)
 
 
 async def test_signed_addresses_need_no_key(box):

@@ -41,6 +41,20 @@ async def made(sandboxes):
         await sandboxes.kill(each.sandbox_id)
 
 
+async def test_made_used_and_killed(sandboxes, made):
+    box = await made(metadata={"who": "me"}, envs={"COLOUR": "green"})
+    assert (await box.commands.run("echo $COLOUR; id -un; pwd")).stdout == (
+        "green\nuser\n/home/user\n"
+    )
+    assert await box.is_running() is True
+    assert (await box.get_info()).metadata == {"who": "me"}
+    await box.set_timeout(120)
+    assert (await box.get_info()).end_at.timestamp() - time.time() > 100
+    assert await box.kill() is True
+    assert await box.kill() is False
+    assert await box.is_running() is False
+
+
 async def test_lists_are_paged_ordered_and_filtered(sandboxes, made):
     of = {"of": f"async {time.time_ns()}"}
     first, second, third = [await made(metadata={**of, "n": str(n)}) for n in range(3)]
@@ -163,6 +177,20 @@ async def test_a_build_goes_on_behind_and_one_that_fails_says_where(live):
     failing = AsyncTemplate().from_base_image().run_cmd("exit 7")
     with pytest.raises(BuildException, match="failed to run command 'exit 7': exit status 7"):
         await templates.build(failing, f"{name}-fails")
+
+
+async def test_secrets_are_made_changed_listed_and_destroyed(live):
+    secrets, name = live.client().AsyncSecret, f"async-{time.time_ns()}"
+    made = await secrets.create(name, "hidden", metadata={"of": "billing"})
+    assert (made.name, made.version) == (name, 1)
+    assert (await secrets.update(name, "other")).version == 2
+    assert (await secrets.get_info(name)).metadata == {"of": "billing"}
+    pages, names = secrets.list(limit=1), []
+    while pages.has_next:
+        names += [each.name for each in await pages.next_items()]
+    assert name in names
+    assert await secrets.destroy(name) is True
+    assert await secrets.destroy(name) is False
 
 
 async def test_volumes_are_shared_and_outlive_sandboxes(live, made):

@@ -204,6 +204,21 @@ def test_snapshots_are_taken_listed_used_and_deleted(e2b, made):
     assert e2b.Sandbox.delete_snapshot(snapshot.snapshot_id) is False
 
 
+def test_snapshots_are_listed_in_pages(e2b, made):
+    box = made(timeout=60)
+    names = [f"page-{n}-{time.time_ns()}" for n in range(3)]
+    taken = [box.create_snapshot(name=name).snapshot_id for name in names]
+    try:
+        listed, pages = e2b.Sandbox.list_snapshots(sandbox_id=box.sandbox_id, limit=2), []
+        while listed.has_next:
+            pages.append([each.snapshot_id for each in listed.next_items()])
+        assert [len(each) for each in pages] == [2, 1]
+        assert {each for page in pages for each in page} == set(taken)
+    finally:
+        for each in taken:
+            e2b.Sandbox.delete_snapshot(each)
+
+
 def test_a_snapshots_name_stands_for_the_newest(e2b, made):
     """Whichever sandbox it is of; what was made of an earlier one goes on."""
     name = f"again-{time.time_ns()}"

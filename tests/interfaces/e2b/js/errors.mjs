@@ -5,7 +5,8 @@ import { detour, refused, within } from './tools.mjs'
 
 export const scenarios = {
   'errors have their own types': async () => {
-    await assert.rejects(Sandbox.create({ apiKey: 'e2b_' + '0'.repeat(40) }), AuthenticationError)
+    const apiKey = 'e2b_' + '0'.repeat(40)
+    await refused(Sandbox.create({ apiKey }), AuthenticationError, /token/)
     await assert.rejects(Sandbox.connect('sbx01m7hj8b21wwxymkxktjpv29sp'), SandboxNotFoundError)
     await assert.rejects(Sandbox.create('no-such-template'), SandboxError)
     await within({}, async (box) => {
@@ -46,6 +47,16 @@ export const scenarios = {
         return true
       })
       await assert.rejects(box.getInfo(), SandboxNotFoundError)
+    })
+  },
+
+  'a watch ends with its sandbox and says why': async () => {
+    await within({}, async (box) => {
+      await box.files.makeDir('d')
+      const ended = new Promise((onExit) => box.files.watchDir('d', () => {}, { onExit, timeoutMs: 0 }).then(() => box.kill()))
+      const error = await ended
+      assert.ok(error instanceof TimeoutError, `${error?.name}: ${error?.message}`)
+      assert.match(error.message, /killed or reached its end of life/)
     })
   },
 

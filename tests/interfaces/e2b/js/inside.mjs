@@ -121,6 +121,9 @@ export const scenarios = {
       const info = await box.files.getInfo('d/g')
       assert.deepEqual([info.type, info.size, info.owner, info.permissions], [FileType.FILE, 2, 'user', '-rw-r--r--'])
       assert.equal(await (await box.files.read('d/g', { format: 'blob' })).text(), 'yz')
+      await box.files.write('packed', 'x'.repeat(9999), { gzip: true, metadata: { kind: 'long' } })
+      assert.equal(await box.files.read('packed', { gzip: true }), 'x'.repeat(9999))
+      assert.deepEqual((await box.files.getInfo('packed')).metadata, { kind: 'long' })
       await box.files.write('/root/s', 's', { user: 'root' })
       assert.equal(await box.files.read('/root/s', { user: 'root' }), 's')
       const heard = []

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { NotFoundError, TimeoutError } from 'e2b'
 import { Sandbox } from '@e2b/code-interpreter'
+import { refused } from './tools.mjs'
 
 const box = await Sandbox.create({ timeoutMs: 300_000 })
 const run = (code, options = {}) => box.runCode(code, { timeoutMs: 30_000, ...options })
@@ -87,6 +88,23 @@ export const scenarios = {
     assert.equal(failed.error.value, 'exit status 2')
     assert.match(failed.logs.stderr.join(''), /No such file/)
     assert.equal(said(await run('echo $V', { language: 'bash', envs: { V: '1' } })), '1\n')
+  },
+
+  'a sandbox that ends tells who follows a cell and who asks for one': async () => {
+    const other = await Sandbox.create({ timeoutMs: 120_000 })
+    try {
+      const following = new Promise((begun) => {
+        const slow = 'import time; print(1, flush=True); time.sleep(60)'
+        const cell = other.runCode(slow, { onStdout: () => begun({ cell }), timeoutMs: 60_000 })
+      })
+      const { cell } = await following
+      const ended = refused(cell, TimeoutError, /was killed while the request was in progress/)
+      await other.kill()
+      await ended
+      await refused(other.runCode('1'), TimeoutError, /was not found.*likely due to sandbox timeout/)
+    } finally {
+      await other.kill()
+    }
   },
 
   'variables outlive a pause': async () => {
