@@ -69,6 +69,21 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Attempt:
+    """A command that a build could not go on without."""
+
+    command: str
+    user: str
+    exit_code: int | None = None
+    """None when it was not run: there is no such user."""
+
+    def __str__(self) -> str:
+        if self.exit_code is None:
+            return f"there is no user {self.user!r} to run `{self.command}` as"
+        return f"`{self.command}` ended with exit status {self.exit_code}"
+
+
+@dataclass(frozen=True, slots=True)
 class Build:
     """One build of a name."""
 
@@ -82,6 +97,8 @@ class Build:
     why: str = ""
     """It failed."""
     failed_step: str = ""
+    attempt: Attempt | None = None
+    """What was to be run there, where that is what failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +117,14 @@ AT_END = "end"
 class StepFailed(Exception):
     """A build cannot go on."""
 
-    def __init__(self, step: str, why: str) -> None:
+    def __init__(self, step: str, why: str, attempt: Attempt | None = None) -> None:
         super().__init__(why)
         self.step = step
         self.why = why
+        self.attempt = attempt
+
+    def at(self, step: str) -> "StepFailed":
+        return StepFailed(step, self.why, self.attempt)
 
 
 def check_build_name(name: str) -> str:

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
-from paddock.domain.build import AT_END, Left, Step, StepFailed, StepKind
+from paddock.domain.build import AT_END, Attempt, Left, Step, StepFailed, StepKind
 from paddock.domain.errors import PaddockError, Unauthenticated
 from paddock.guest_client import Guest
 from paddock.guest_client.commands import Ended, Output
@@ -79,7 +79,7 @@ class Bench:
         try:
             await self._do(step)
         except StepFailed as failure:
-            raise StepFailed(str(number), failure.why) from failure
+            raise failure.at(str(number)) from failure
         except PaddockError as error:
             raise StepFailed(str(number), str(error)) from error
 
@@ -94,7 +94,7 @@ class Bench:
             why = f"what starts with it was not ready within {_READY_S:g} s"
             raise StepFailed(AT_END, why) from None
         except StepFailed as failure:
-            raise StepFailed(AT_END, failure.why) from failure
+            raise failure.at(AT_END) from failure
         except PaddockError as error:
             raise StepFailed(AT_END, str(error)) from error
         finally:
@@ -140,13 +140,11 @@ class Bench:
         try:
             code = await self._call(argv, user, self.left.workdir, fails=False)
         except Unauthenticated as error:
-            raise StepFailed(
-                "",
-                f"failed to run command '{command}': command failed: "
-                f"unauthenticated: {error.message}",
-            ) from error
+            attempt = Attempt(command, user)
+            raise StepFailed("", str(attempt), attempt) from error
         if code:
-            raise StepFailed("", f"failed to run command '{command}': exit status {code}")
+            attempt = Attempt(command, user, code)
+            raise StepFailed("", str(attempt), attempt)
 
     async def _copy(self, step: Step) -> None:
         source, to = step.arg(0), self._resolved(step.arg(1))

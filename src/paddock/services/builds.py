@@ -230,7 +230,11 @@ class Builds:
             say("the template is ready")
         except StepFailed as failure:
             done = replace(
-                work.build, state=BuildState.FAILED, why=failure.why, failed_step=failure.step
+                work.build,
+                state=BuildState.FAILED,
+                why=failure.why,
+                failed_step=failure.step,
+                attempt=failure.attempt,
             )
             say(failure.why, "error")
         except PaddockError as error:

@@ -39,11 +39,11 @@ def _install() -> None:
     stamp.write_text(wanted)
 
 
-def node(place: Path, script: str, **variables: str) -> "subprocess.CompletedProcess[bytes]":
+def node(place: Path, *words: str, **variables: str) -> "subprocess.CompletedProcess[bytes]":
     """Run to its end, with nothing of E2B's from this process's environment."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("E2B_")}
     return subprocess.run(
-        ["node", script],
+        ["node", *words],
         cwd=place,
         env={**kept, **variables},
         capture_output=True,

@@ -1,10 +1,6 @@
 """What goes wrong comes out as the SDK's own exceptions with the right words, in both halves."""
 
-import inspect
 import time
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from e2b import (
@@ -25,29 +21,10 @@ from e2b.exceptions import (
 from packaging.version import Version
 
 from paddock.settings import ServerConfig
-from tests.interfaces.client.unreliable import unreliable
+from tests.interfaces.e2b.halves import Half, done, way_to
 
 pytestmark = [pytest.mark.timeout(60)]
 OVER = "killed or reached its end of life|was not found|not running anymore"
-
-
-@dataclass
-class Half:
-    """The SDK's synchronous or asynchronous half."""
-
-    live: Any
-    name: str
-
-    def sandboxes(self, **options: Any) -> Any:
-        client = self.live.client(**options)
-        return client.Sandbox if self.name == "sync" else client.AsyncSandbox
-
-    async def make(self, *args: Any, **options: Any) -> Any:
-        return await done(self.sandboxes().create(*args, **{"timeout": 60, **options}))
-
-
-async def done(result: Any) -> Any:
-    return await result if inspect.isawaitable(result) else result
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -60,17 +37,6 @@ async def box(half):
     made = await half.make()
     yield made
     await done(half.sandboxes().kill(made.sandbox_id))
-
-
-@contextmanager
-def way_to(live):
-    """A way to the server that can be cut; in the server's own thread."""
-    context = unreliable(live.url)
-    way = live.do(context.__aenter__())
-    try:
-        yield way
-    finally:
-        live.do(context.__aexit__(None, None, None))
 
 
 async def test_one_that_was_killed(half, box):

@@ -48,6 +48,12 @@ def test_a_large_file_passes_without_being_held(box, tmp_path, live):
     box.files.remove("large.bin")
 
 
+def test_packed_transfers_and_what_is_noted_of_a_file(box):
+    box.files.write("packed", "x" * 9999, gzip=True, metadata={"kind": "long"})
+    assert box.files.read("packed", gzip=True) == "x" * 9999
+    assert box.files.get_info("packed").metadata == {"kind": "long"}
+
+
 def test_several_files_in_one_request(box):
     made = box.files.write_files(
         [WriteEntry(path="many/a.txt", data="a"), WriteEntry(path="many/b.txt", data=b"b")]

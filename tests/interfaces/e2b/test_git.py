@@ -20,6 +20,13 @@ def test_a_repository_is_begun_committed_branched_and_cloned(box):
     assert box.files.read("copy/a.txt") == "a"
 
 
+def test_who_is_authenticated_is_asked_for_nothing(box):
+    box.git.dangerously_authenticate("me", "a-password", host="git.example", protocol="https")
+    asked = "printf 'protocol=https\\nhost=git.example\\n\\n' | git credential fill"
+    told = box.commands.run(asked).stdout.splitlines()
+    assert {"username=me", "password=a-password"} <= set(told)
+
+
 def test_remotes_branches_and_settings(box):
     git, repo = box.git, "/home/user/work"
     box.commands.run("git init -q --bare -b main /home/user/far.git")

@@ -8,20 +8,12 @@ import urllib.request
 
 import pytest
 from e2b import NotFoundException, TimeoutException
-from e2b_code_interpreter import Sandbox
 
 from tests.interfaces.e2b.conftest import Live
-from tests.interfaces.e2b.javascript import installed, node
+from tests.interfaces.e2b.patient import Patient, plain
 
 pytestmark = [pytest.mark.timeout(900)]
 # The first run on a machine builds the template.
-
-
-class Patient(Sandbox):
-    """The SDK's own, but no test waits five minutes for what hangs."""
-
-    def run_code(self, *words, **options):
-        return super().run_code(*words, **{"timeout": 30, **options})
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +43,9 @@ def test_output_is_heard_as_it_comes(box):
 def test_an_error_has_a_name_and_a_traceback(box):
     done = box.run_code("def f(): return 1 / 0\nf()")
     assert (done.error.name, done.error.value) == ("ZeroDivisionError", "division by zero")
-    assert "def f(): return 1 / 0" in done.error.traceback.replace("\x1b", "") or (
-        "ZeroDivisionError" in done.error.traceback
-    )
+    told = plain(done.error.traceback)
+    assert "def f(): return 1 / 0" in told
+    assert "ZeroDivisionError: division by zero" in told
     assert box.run_code("'still here'").text == "'still here'"
 
 
@@ -184,41 +176,6 @@ def test_variables_are_for_one_cell(box):
     assert done.logs.stdout == ["before False\n"]
 
 
-def test_a_cell_that_takes_too_long_is_interrupted(box):
-    with pytest.raises(TimeoutException):
-        box.run_code("import time; time.sleep(60)", timeout=1)
-    began = time.monotonic()
-    assert box.run_code("'free'").text == "'free'"
-    assert time.monotonic() - began < 25
-
-
-@pytest.mark.parametrize("language", ["bash", "javascript"])
-def test_other_languages_are_interrupted_too(box, language):
-    first, endless, asked, answer = {
-        "bash": ("kept=5", "sleep 100; echo never", "echo $kept", "5\n"),
-        "javascript": ("", "while (true) {}", "console.log(5)", "5\n"),
-    }[language]
-    box.run_code(first, language=language)
-    with pytest.raises(TimeoutException):
-        box.run_code(endless, language=language, timeout=3)
-    assert "".join(box.run_code(asked, language=language).logs.stdout) == answer
-
-
-def test_a_cell_that_heeds_no_interrupt_keeps_nobody_waiting(box):
-    context = box.create_code_context()
-    stubborn = """
-import time
-while True:
-    try: time.sleep(60)
-    except KeyboardInterrupt: pass
-"""
-    with pytest.raises(TimeoutException):
-        box.run_code(stubborn, context=context, timeout=3)
-    done = box.run_code("'free'", context=context, timeout=60)
-    assert done.text == "'free'"
-    assert "could not be interrupted" in "".join(done.logs.stderr)
-
-
 def test_who_gives_up_while_a_kernel_starts_breaks_nothing(live: Live, interpreter: None):
     with Patient.create(timeout=300, **live.options) as fresh:
         with pytest.raises(TimeoutException):
@@ -247,6 +204,9 @@ def test_much_output_is_whole_and_of_its_own_cell(box):
     done = box.run_code("console.log('é'.repeat(500_000))", language="javascript")
     assert "".join(done.logs.stdout) == "é" * 500_000 + "\n"
     assert "".join(box.run_code("console.log(1)", language="javascript").logs.stdout) == "1\n"
+    # Each of them a message of its own, which come faster than they are passed on.
+    done = box.run_code("for n in range(25_000): print(n, flush=True)", timeout=120)
+    assert "".join(done.logs.stdout).split() == [str(n) for n in range(25_000)]
 
 
 def test_a_kernel_that_dies_is_started_anew(box):
@@ -268,18 +228,10 @@ def test_nobody_runs_code_without_the_token(box, live):
 
 
 def test_it_survives_a_pause_with_all_its_variables(box):
-    box.run_code("before = 'the pause'")
+    for code, language in (("n = 41", "python"), ("let n = 41", "javascript"), ("n=41", "bash")):
+        box.run_code(code, language=language)
     box.pause()
     box.connect(timeout=120)
-    assert box.run_code("before").text == "'the pause'"
-
-
-def test_the_javascript_sdk_runs_code(live, need, interpreter):
-    done = node(
-        installed(need),
-        "interpreter.mjs",
-        E2B_API_KEY=live.key,
-        E2B_API_URL=live.url,
-        E2B_SANDBOX_URL=live.url,
-    )
-    assert done.returncode == 0, done.stderr.decode()
+    assert box.run_code("n += 1; n").text == "42"
+    assert box.run_code("++n", language="javascript").text == "42"
+    assert box.run_code("echo $((n + 1))", language="bash").logs.stdout == ["42\n"]

@@ -21,6 +21,7 @@ from e2b import (
 )
 
 from paddock.testing.conformance.outside import neighbour
+from tests.interfaces.e2b.counting import COUNTER
 
 pytestmark = [pytest.mark.timeout(60)]
 
@@ -66,9 +67,9 @@ def test_lists_are_paged_ordered_and_filtered(e2b, made):
 
 def test_a_pause_keeps_memory_and_the_token(e2b, made):
     box = made(timeout=60)
-    handle = box.commands.run(
-        "x=kept; while sleep 0.1; do echo $x; done", background=True, timeout=0
-    )
+    handle = box.commands.run(COUNTER, background=True, stdin=True, timeout=0)
+    box.commands.send_stdin(handle.pid, "20\n")
+    assert next(iter(handle)) == ("20\n", None, None)
     box.files.write("f.txt", "kept")
     assert box.pause() is True
     assert box.pause() is False
@@ -78,7 +79,10 @@ def test_a_pause_keeps_memory_and_the_token(e2b, made):
     again = e2b.Sandbox.connect(box.sandbox_id, timeout=120)
     assert again.sandbox_id == box.sandbox_id
     assert box.files.read("f.txt") == "kept"
-    assert handle.pid in {each.pid for each in again.commands.list()}
+    counting = again.commands.connect(handle.pid)
+    again.commands.send_stdin(handle.pid, "22\n")
+    again.commands.close_stdin(handle.pid)
+    assert counting.wait().stdout.endswith("42\n")
     left = (again.get_info().end_at.timestamp()) - time.time()
     assert 110 < left <= 121
 
@@ -198,6 +202,21 @@ def test_snapshots_are_taken_listed_used_and_deleted(e2b, made):
     assert box.files.read("f.txt") == "now"
     assert e2b.Sandbox.delete_snapshot(snapshot.snapshot_id) is True
     assert e2b.Sandbox.delete_snapshot(snapshot.snapshot_id) is False
+
+
+def test_snapshots_are_listed_in_pages(e2b, made):
+    box = made(timeout=60)
+    names = [f"page-{n}-{time.time_ns()}" for n in range(3)]
+    taken = [box.create_snapshot(name=name).snapshot_id for name in names]
+    try:
+        listed, pages = e2b.Sandbox.list_snapshots(sandbox_id=box.sandbox_id, limit=2), []
+        while listed.has_next:
+            pages.append([each.snapshot_id for each in listed.next_items()])
+        assert [len(each) for each in pages] == [2, 1]
+        assert {each for page in pages for each in page} == set(taken)
+    finally:
+        for each in taken:
+            e2b.Sandbox.delete_snapshot(each)
 
 
 def test_a_snapshots_name_stands_for_the_newest(e2b, made):

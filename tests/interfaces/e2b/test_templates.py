@@ -136,7 +136,9 @@ def test_a_step_that_fails_is_named(e2b):
         BuildException, match=r"failed to run command 'echo why; exit 7': exit status 7"
     ):
         e2b.Template.build(template, "fails", on_build_logs=logs.append)
-    assert "why" in [entry.message for entry in logs]
+    said = [entry.message for entry in logs]
+    assert "why" in said
+    assert "`echo why; exit 7` ended with exit status 7" in said
     with pytest.raises(BuildException, match="invalid username: 'nobody-here'"):
         e2b.Template.build(Template().from_base_image().run_cmd("id", user="nobody-here"), "fails")
 

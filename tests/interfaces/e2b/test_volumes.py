@@ -163,19 +163,6 @@ def test_another_team_has_none_of_it(live, volume, volumes):
         urllib.request.urlopen(request, timeout=10)
 
 
-async def test_the_asynchronous_half(live, monkeypatch):
-    monkeypatch.setenv("E2B_VOLUME_API_URL", live.url)
-    client = live.client()
-    volume = await client.AsyncVolume.create(f"async-{time.time_ns()}")
-    await volume.write_file("/f", "text")
-    assert await volume.read_file("/f") == "text"
-    assert [each.name for each in await volume.list("/")] == ["f"]
-    box = await client.AsyncSandbox.create(timeout=60, volume_mounts={"/mnt/data": volume})
-    assert await box.files.read("/mnt/data/f") == "text"
-    await box.kill()
-    assert await client.AsyncVolume.destroy(volume.volume_id) is True
-
-
 def test_secrets_are_kept_and_never_told(e2b, live):
     name = f"S-{time.time_ns()}"
     made = e2b.Secret.create(name, "hidden")

@@ -159,7 +159,7 @@ async def status(
     }
     if found.state is BuildState.FAILED:
         answer["reason"] = {
-            "message": found.why,
+            "message": _why(found),
             "step": _STEPS.get(found.failed_step, found.failed_step),
             "logEntries": [],
         }
@@ -279,6 +279,17 @@ async def _is_known(given: Services, who: Principal, name: str) -> bool:
         return any(each.name == ours(name) for each in await given.templates.list(who, ""))
     except PaddockError:
         return False  # this provider keeps none of its own
+
+
+def _why(build: Build) -> str:
+    """In the words that E2B has for commands that fail."""
+    attempt = build.attempt
+    if attempt is None:
+        return build.why
+    how = f"exit status {attempt.exit_code}"
+    if attempt.exit_code is None:
+        how = f"command failed: unauthenticated: invalid username: '{attempt.user}'"
+    return f"failed to run command '{attempt.command}': {how}"
 
 
 def _line(line: Line) -> dict[str, Any]:

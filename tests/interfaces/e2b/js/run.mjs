@@ -1,5 +1,5 @@
-// One line of JSON for each scenario: its name, and what was wrong with it.
-import { scenarios } from './scenarios.mjs'
+// One line of JSON for each scenario of a file: its name, and what was wrong with it.
+const { scenarios, end } = await import(`./${process.argv[2]}`)
 
 for (const [name, scenario] of Object.entries(scenarios)) {
   const limit = new Promise((_, reject) => setTimeout(() => reject(new Error('took too long')), 45_000).unref())
@@ -11,4 +11,5 @@ for (const [name, scenario] of Object.entries(scenarios)) {
   }
   console.log(JSON.stringify({ name, wrong }))
 }
+await end?.()
 process.exit(0)

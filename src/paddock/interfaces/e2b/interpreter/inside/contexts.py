@@ -8,14 +8,16 @@ import shlex
 import sys
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from contextlib import aclosing, suppress
 from queue import Empty
 from typing import Any
 
+import zmq
 from jupyter_client import AsyncKernelManager
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 
+from .apps import UNLIMITED
 from .outputs import line_of
 from .rich import introduction
 
@@ -23,19 +25,16 @@ _START_S = 60
 _LOOK_S = 1.0
 _INTERRUPT_S = 5.0
 _ALIASES = {"py": "python", "python3": "python", "js": "javascript", "sh": "bash"}
-KERNELS = ("javascript", "bash")
-"""Beside Python's own, which Jupyter calls by names of its choice."""
-LANGUAGES = ("python", *KERNELS)
-PYTHON = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+LANGUAGES = ("python", "javascript", "bash")
 
 
 class Specs(KernelSpecManager):
     """The kernels that come with this file, and nothing that somebody has installed."""
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-        argv = PYTHON
-        if kernel_name in KERNELS:
-            argv = [sys.executable, sys.argv[0], kernel_name, "-f", "{connection_file}"]
+        # Jupyter asks for Python's by names of its choice.
+        language = kernel_name if kernel_name in LANGUAGES else "python"
+        argv = [sys.executable, sys.argv[0], language, "-f", "{connection_file}"]
         return KernelSpec(argv=argv, language=kernel_name, display_name=kernel_name)
 
 
@@ -73,10 +72,14 @@ class Context:
         await self._manager.start_kernel(cwd=self.cwd)
         await self._connect()
 
-    async def _connect(self) -> None:
+    async def _listen(self) -> None:
         self._client = self._manager.client()
+        self._client.context.setsockopt(zmq.RCVHWM, UNLIMITED)
         self._client.start_channels()
         await self._client.wait_for_ready(timeout=_START_S)
+
+    async def _connect(self) -> None:
+        await self._listen()
         if self.language == "python":
             await self._silently(introduction(sys.argv[0]))
 
@@ -126,20 +129,44 @@ class Context:
                     yield line
             ended = True
         finally:
-            if not ended:
-                await asyncio.shield(self._stop(asked))
-            if env:
-                await self._silently(_unset(self.language, env))
+            await _to_its_end(self._leave(asked, env, ended=ended))
+
+    async def _leave(self, asked: str, env: dict[str, str], *, ended: bool) -> None:
+        """As the next cell is to find it."""
+        if not ended:
+            await self._stop(asked)
+        if env:
+            await self._silently(_unset(self.language, env))
 
     async def _stop(self, asked: str) -> None:
-        """A cell that does not heed an interrupt would keep all others waiting."""
+        """A cell that does not heed an interrupt would keep all others waiting. What one that does
+        has said, and nobody has heard yet, is not read: it may be much."""
+        generation = self._generation
         await self.interrupt()
         try:
             async with asyncio.timeout(_INTERRUPT_S):
-                await self._until_idle(asked)
+                await self._until_answered(asked)
         except TimeoutError:
             await self._renew()
             self._lost = "the kernel was started anew: a cell before could not be interrupted"
+            return
+        if generation == self._generation:
+            self._client.stop_channels()
+            await self._listen()
+
+    async def _until_answered(self, asked: str) -> None:
+        """That it has ended does not come behind all that it said."""
+        generation, ended = self._generation, ""
+        while ended != asked and generation == self._generation:
+            try:
+                message = await self._client.get_shell_msg(timeout=_LOOK_S)
+                ended = message.get("parent_header", {}).get("msg_id", "")
+            except (TimeoutError, Empty):
+                continue
+            except asyncio.CancelledError:
+                # Channels that are closed cancel those who wait at them.
+                if generation == self._generation:
+                    raise
 
     async def _until_idle(self, asked: str) -> None:
         async for _ in self._messages(asked):
@@ -217,6 +244,16 @@ class Contexts:
 
 def _has_failed(task: asyncio.Task[None]) -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Also where a client is found to be gone twice, by what cannot be written to it and by its
+    connection: the next cell does not begin meanwhile."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
+    await task
 
 
 def _error(name: str, why: str) -> tuple[str, dict[str, Any]]:

@@ -8,13 +8,9 @@ import sys
 
 def main() -> None:
     if len(sys.argv) > 1:
-        from ipykernel.kernelapp import IPKernelApp
+        from .apps import launch
 
-        from .piped import KERNELS
-
-        language = sys.argv[1]
-        del sys.argv[1]
-        IPKernelApp.launch_instance(kernel_class=KERNELS[language])
+        launch(sys.argv.pop(1))
         return
     from .server import serve
 

@@ -34,28 +34,52 @@ const server = repl.start({
   useGlobal: true, breakEvalOnSigint: true,
 })
 let open = false
+// What is printed is passed on before the call returns: a stream of Node's that is interrupted
+// within never writes again, and one that nobody reads fast enough would be far behind its cell.
+const pause = new Int32Array(new SharedArrayBuffer(4))
+const written = (fd) => (data, encoding, then) => {
+  const kind = typeof encoding === 'string' ? encoding : 'utf8'
+  const bytes = typeof data === 'string' ? Buffer.from(data, kind) : data
+  for (let at = 0; at < bytes.length;) {
+    try { at += fs.writeSync(fd, bytes, at) } catch (error) {
+      if (error.code !== 'EAGAIN') throw error
+      Atomics.wait(pause, 0, 0, 1)
+    }
+  }
+  const told = typeof encoding === 'function' ? encoding : then
+  if (told) process.nextTick(told)
+  return true
+}
+process.stdout.write = written(1)
+process.stderr.write = written(2)
 // What goes wrong outside of a cell, such as in a timer, has nobody else to tell.
 const tell = (said) => {
   if (!open) return process.stderr.write(said.error ? said.error.stack + '\\n' : '')
   open = false
-  // What is printed waits here until it is read; the end of the cell is told after it.
-  process.stdout.write('', () => process.stderr.write('', () =>
-    fs.writeSync(3, JSON.stringify(said) + '\\n')))
+  fs.writeSync(3, JSON.stringify(said) + '\\n')
 }
 const failed = (error) => tell({ error: {
   name: (error && error.name) || 'Error', message: String((error && error.message) || error),
   stack: String((error && error.stack) || error) } })
 // Until Node 25 what a cell throws is an event of this, and the callback is not called.
 if (server._domain) server._domain.on('error', failed)
-process.on('SIGINT', () => {})
+// The REPL gives up a cell that awaits; what comes of it later is no other cell's.
+const interrupted = () => { if (open) server.emit('SIGINT') }
+process.on('SIGINT', interrupted)
 process.on('unhandledRejection', failed)
 readline.createInterface({ input: process.stdin }).on('line', (word) => {
   const code = Buffer.from(word, 'base64').toString()
-  open = true
-  server.eval(code, server.context, 'cell', (error, value) => {
+  const ended = (error, value) => {
     if (error) return failed(error instanceof repl.Recoverable ? error.err : error)
     tell(value === undefined ? {} : { text: util.inspect(value), json: plain(value) })
-  })
+  }
+  open = true
+  // Code that does not await is stopped by a handler of the REPL's own. One of ours would be taken
+  // away for that time after the REPL has set its own, and with it the REPL's: an interrupt would
+  // then end the process.
+  process.off('SIGINT', interrupted)
+  try { server.eval(code, server.context, 'cell', ended) }
+  finally { process.on('SIGINT', interrupted) }
 })
 function plain(value) {
   try { return value && typeof value === 'object' ? JSON.parse(JSON.stringify(value)) : undefined }
@@ -75,6 +99,8 @@ class PipedKernel(Kernel):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self._lost = ""
+        """Why what cells had said is forgotten, until somebody is told."""
         self._begin()
 
     def _begin(self) -> None:
@@ -100,6 +126,10 @@ class PipedKernel(Kernel):
         """Jupyter's own way to have a cell run."""
         stdin = self._process.stdin
         assert stdin is not None
+        if self._lost and not silent:
+            self._say("stderr", f"{self._lost}\n".encode(), silent)
+            self._lost = ""
+        self._end = b""
         try:
             stdin.write(base64.b64encode(code.encode()) + b"\n")
             stdin.flush()
@@ -110,6 +140,7 @@ class PipedKernel(Kernel):
             ended = None
         if ended is None:
             code_of = self._process.wait()
+            os.close(self._control)
             self._begin()
             what = {"name": "Ended", "message": f"{self.language} ended with {code_of}"}
             return self._failed({**what, "stack": what["message"]}, silent)
@@ -122,6 +153,7 @@ class PipedKernel(Kernel):
             ended = self._follow(silent, time.monotonic() + _INTERRUPT_S)
         except (KeyboardInterrupt, TimeoutError):
             self._process.kill()
+            self._lost = f"{self.language} was started anew: a cell before could not be interrupted"
             return None
         if ended is None:
             return None
@@ -129,28 +161,23 @@ class PipedKernel(Kernel):
         return {"error": {"name": stack, "message": "interrupted", "stack": stack}}
 
     def _follow(self, silent: bool, until: float | None = None) -> dict[str, Any] | None:
-        """What it prints is passed on as it comes, until it says that the cell has ended."""
-        control = b""
+        """What it prints is passed on as it comes, until it says that the cell has ended. What is
+        interrupted here and called again goes on where it was."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ, "")
             for stream, name in self._streams():
                 selector.register(stream, selectors.EVENT_READ, name)
-            while not control.endswith(b"\n"):
-                said = self._heard(selector, silent, until)
-                if said is None:
+            while not self._end.endswith(b"\n"):
+                if not self._heard(selector, silent, until):
                     return None
-                control += said
         for stream, name in self._streams():
             self._drain(stream, name, silent)
             self._say(name, b"", silent, final=True)
-        found: dict[str, Any] = json.loads(control)
+        found: dict[str, Any] = json.loads(self._end)
         return found
 
-    def _heard(
-        self, selector: selectors.BaseSelector, silent: bool, until: float | None
-    ) -> bytes | None:
-        """What it says of the cell, of all that is there to read; None when it has ended."""
-        control = b""
+    def _heard(self, selector: selectors.BaseSelector, silent: bool, until: float | None) -> bool:
+        """Takes in all that is there to read; false when the program has ended."""
         left = None if until is None else until - time.monotonic()
         if left is not None and left <= 0:
             raise TimeoutError
@@ -161,10 +188,10 @@ class PipedKernel(Kernel):
             elif key.data:
                 selector.unregister(key.fileobj)
             elif not data:
-                return None
+                return False
             else:
-                control += data
-        return control
+                self._end += data
+        return True
 
     def _streams(self) -> list[tuple[IO[bytes], str]]:
         stdout, stderr = self._process.stdout, self._process.stderr

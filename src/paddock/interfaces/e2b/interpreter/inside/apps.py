@@ -1,0 +1,30 @@
+"""A kernel as a process."""
+
+from __future__ import annotations
+
+import sys
+
+import zmq
+from ipykernel.kernelapp import IPKernelApp
+
+UNLIMITED = 0
+
+
+class KernelApp(IPKernelApp):
+    """Jupyter's own, which drops nothing of what is said faster than it is heard: with it would go
+    the word that a cell has ended, and whoever follows that one would wait for ever."""
+
+    def init_iopub(self, context: zmq.Context) -> None:
+        context.setsockopt(zmq.SNDHWM, UNLIMITED)
+        super().init_iopub(context)
+
+
+def launch(language: str) -> None:
+    if language == "python":
+        # What is imported there is not to be found among this file's modules.
+        del sys.path[0]
+        KernelApp.launch_instance()
+        return
+    from .piped import KERNELS
+
+    KernelApp.launch_instance(kernel_class=KERNELS[language])

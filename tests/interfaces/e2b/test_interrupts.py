@@ -1,0 +1,99 @@
+"""Cells of the code interpreter that take too long end, and their context remembers all else."""
+
+import threading
+import time
+
+import pytest
+from e2b import TimeoutException
+
+from tests.interfaces.e2b.conftest import Live
+from tests.interfaces.e2b.patient import Patient
+
+pytestmark = [pytest.mark.timeout(900)]
+# The first run on a machine builds the template.
+ENDLESS = {
+    "python": ("kept = 5", "import time\nwhile True: time.sleep(1)", "print(kept)"),
+    "python that prints": ("kept = 5", "while True: print(1, flush=True)", "print(kept)"),
+    "bash": ("kept=5", "sleep 100; echo never", "echo $kept"),
+    "javascript": ("let kept = 5", "while (true) {}", "console.log(kept)"),
+    "javascript that prints": ("let kept = 5", "for (;;) console.log(1)", "console.log(kept)"),
+    "javascript that awaits": (
+        "let kept = 4",
+        "kept = 5; await new Promise(() => {})",
+        "console.log(kept)",
+    ),
+    "javascript that awaits within": (
+        "let kept = 5",
+        "(async () => { await 1 })(); while (true) {}",
+        "console.log(kept)",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def box(live: Live, interpreter: None):
+    made = Patient.create(timeout=300, **live.options)
+    yield made
+    made.kill()
+
+
+def interrupt(box, language):
+    """As Jupyter does it: a signal for all processes of the newest kernel of a language."""
+    name = f"interpreter.zip {language}"
+    # The brackets keep the pattern from finding the shell that it stands in.
+    box.commands.run(f"kill -INT -- -$(pgrep -nf '[{name[0]}]{name[1:]}')")
+
+
+@pytest.mark.parametrize("case", ENDLESS)
+def test_who_stops_listening_interrupts_the_cell_and_nothing_is_forgotten(box, case):
+    first, endless, asked = ENDLESS[case]
+    context = box.create_code_context(language=case.split()[0])
+    box.run_code(first, context=context)
+    for _ in range(2):
+        with pytest.raises(TimeoutException):
+            box.run_code(endless, context=context, timeout=2)
+        began = time.monotonic()
+        done = box.run_code(asked, context=context)
+        assert ("".join(done.logs.stdout), done.logs.stderr) == ("5\n", [])
+        assert time.monotonic() - began < 15
+    box.remove_code_context(context)
+
+
+@pytest.mark.parametrize("case", ENDLESS)
+def test_an_interrupted_cell_ends_with_the_error_of_one(box, case):
+    first, endless, asked = ENDLESS[case]
+    language = case.split()[0]
+    context = box.create_code_context(language=language)
+    box.run_code(first, context=context)
+    ended = []
+    running = threading.Thread(
+        target=lambda: ended.append(box.run_code(endless, context=context, timeout=60))
+    )
+    running.start()
+    time.sleep(2)
+    began = time.monotonic()
+    interrupt(box, language)
+    running.join(60)
+    assert ended[0].error.name == "KeyboardInterrupt"
+    assert time.monotonic() - began < 15
+    assert "".join(box.run_code(asked, context=context).logs.stdout) == "5\n"
+    box.remove_code_context(context)
+
+
+STUBBORN = {
+    "python": "import time\nwhile True:\n  try: time.sleep(60)\n  except KeyboardInterrupt: pass",
+    # Once a cell has awaited, nothing of Node's stops what runs.
+    "javascript": "await 1; while (true) {}",
+}
+
+
+@pytest.mark.parametrize("language", STUBBORN)
+def test_a_cell_that_heeds_no_interrupt_keeps_nobody_waiting_and_the_next_is_told(box, language):
+    context = box.create_code_context(language=language)
+    with pytest.raises(TimeoutException):
+        box.run_code(STUBBORN[language], context=context, timeout=3)
+    done = box.run_code("1 + 1", context=context, timeout=60)
+    assert done.text == "2"
+    assert "could not be interrupted" in "".join(done.logs.stderr)
+    assert box.run_code("2 + 2", context=context).logs.stderr == []
+    box.remove_code_context(context)
