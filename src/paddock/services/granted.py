@@ -49,10 +49,10 @@ class Granted:
         self._tell(tx, principal.actor, key, (before, after))
 
     async def take_away(self, principal: Principal, sandbox: SandboxRecord) -> None:
-        """Whatever was granted to the task that it is at."""
-        key = _key(sandbox.team_id, sandbox.task)
-        if not sandbox.task or key not in self._kept:
+        """Whatever was granted to the task that it is at, here or by another process."""
+        if not sandbox.task:
             return
+        key = _key(sandbox.team_id, sandbox.task)
         await self._store.write(lambda tx: self._remove(tx, principal.actor, key))
         await self.load()
 
