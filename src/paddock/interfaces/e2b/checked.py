@@ -102,19 +102,22 @@ async def _relay(address: GuestAddress, content: bytes, headers: dict[str, str])
         raise
     told = {"content-type": answer.headers.get("content-type", STREAM)}
     relayed = _Relayed(answer.content.iter_any(), answer.status, headers=told)
-    relayed.session = session
+    relayed.answer, relayed.session = answer, session
     return relayed
 
 
 class _Relayed(StreamingResponse):
     """Closes what it comes from, also when its client has gone before the first piece."""
 
+    answer: aiohttp.ClientResponse
     session: aiohttp.ClientSession
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
+            # A session that is closed does not let go of an answer that has not been read whole.
+            self.answer.close()
             await self.session.close()
 
 
