@@ -8,7 +8,7 @@ from pydantic import Field
 
 from paddock.domain.egress import EgressWish, NetworkMode
 from paddock.domain.egress.policy import WHOLE_WORLD
-from paddock.domain.egress.rule import parse
+from paddock.domain.egress.rule import kept, parse
 from paddock.domain.errors import Unsupported
 from paddock.domain.records import SandboxRecord
 from paddock.interfaces.api.schemas.common import Text
@@ -130,7 +130,7 @@ def _places(wish: EgressWish) -> tuple[list[str], list[str]]:
         return [], [_ALL] if wish.mode is NetworkMode.NONE else []
     allowed: list[str] = []
     denied: list[str] = []
-    for rule in (parse(text) for text in wish.rules if text not in WHOLE_WORLD):
+    for rule in filter(None, (kept(text) for text in wish.rules if text not in WHOLE_WORLD)):
         (allowed if rule.allows else denied).append(rule.host or _shown(str(rule.network)))
     rest = wish.preset != "" or WHOLE_WORLD[0] in wish.rules
     return allowed, denied if rest else [_ALL]
