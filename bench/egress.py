@@ -22,6 +22,7 @@ from paddock.domain.egress import OPEN, EgressPolicy, NetworkMode, SourcedRule
 from paddock.guest_client import Guest
 from paddock.ports.egress import Credential
 from paddock.ports.provider import Observation, SandboxSpec
+from paddock.testing.conformance.outside import spare_addresses
 
 CACHE = Path(os.environ.get("PADDOCK_TEST_CACHE", "build/templates"))
 _NAME = "upstream.example"
@@ -234,8 +235,7 @@ def _upstream(home: Path) -> Iterator[str]:
     nginx = ["unshare", "--net", "nginx", "-c", str(home / "nginx.conf")]
     child = subprocess.Popen(nginx, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
     try:
-        first = 4 * random.randrange(64)
-        here, there = f"203.0.113.{first + 1}", f"203.0.113.{first + 2}"
+        here, there = spare_addresses(Path("/proc/net/route").read_text())
         inside = f"nsenter --target {child.pid} --net "
         for _ in range(100):
             if Path(f"/proc/{child.pid}/ns/net").stat() != Path("/proc/self/ns/net").stat():

@@ -5,7 +5,6 @@ import asyncio
 import contextlib
 import datetime
 import ipaddress
-import random
 import subprocess
 import sys
 import tempfile
@@ -19,8 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-_RANDOM = random.SystemRandom()
-_BLOCKS = ("192.0.2", "198.51.100", "203.0.113")
+from paddock.testing.conformance.outside import spare_addresses
 
 _SERVERS = r"""
 import asyncio, base64, gzip, hashlib, json, os, ssl, sys
@@ -277,12 +275,8 @@ async def outside(
 
 def _cable(pid: int) -> str:
     """It goes with the namespace, and the namespace with its process."""
-    taken = subprocess.run(["ip", "-o", "route"], check=True, capture_output=True).stdout.decode()
-    while True:
-        block, first = _RANDOM.choice(_BLOCKS), 4 * _RANDOM.randrange(64)
-        if f"{block}.{first}/30" not in taken:
-            break
-    here, there, name = f"{block}.{first + 1}", f"{block}.{first + 2}", f"pdkup{pid:x}"
+    here, there = spare_addresses(Path("/proc/net/route").read_text())
+    name = f"pdkup{pid:x}"
     inside = f"nsenter --target {pid} --net "
     for command in (
         f"ip link add {name} type veth peer name eth0 netns {pid}",

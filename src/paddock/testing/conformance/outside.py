@@ -9,13 +9,15 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from itertools import chain
 from pathlib import Path
 
 Address = tuple[str, int]
 Outside = Callable[[], AbstractAsyncContextManager[Address]]
 
 _RANDOM = random.SystemRandom()
-_BLOCKS = ("192.0.2", "198.51.100", "203.0.113")
+_BLOCKS = ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")
+"""Those kept for documentation (RFC 5737); a host may have one of them all the same."""
 
 # Runs in a network namespace of its own and says on which port it listens.
 _LISTENER = """
@@ -58,15 +60,9 @@ async def neighbour() -> AsyncIterator[Address]:
 
 
 async def _connected(pid: int) -> str:
-    """Lay a cable into the namespace; the ranges are those kept for documentation (RFC 5737)."""
-    taken = Path("/proc/net/route").read_text()
-    while True:
-        block, first = _RANDOM.choice(_BLOCKS), 4 * _RANDOM.randrange(64)
-        network = ipaddress.IPv4Address(f"{block}.{first}")
-        if f"{socket.htonl(int(network)):08X}" not in taken:
-            break
+    """Lay a cable into the namespace."""
     cable = f"pdkout{pid:x}"
-    here, there = f"{block}.{first + 1}", f"{block}.{first + 2}"
+    here, there = spare_addresses(Path("/proc/net/route").read_text())
     await _run(f"ip link add {cable} type veth peer name eth0 netns {pid}")
     await _run(f"ip address add {here}/30 dev {cable}")
     await _run(f"ip link set {cable} up")
@@ -75,6 +71,24 @@ async def _connected(pid: int) -> str:
     await _run(f"{enter} ip link set eth0 up")
     await _run(f"{enter} ip route add default via {here}")
     return there
+
+
+def spare_addresses(routes: str) -> tuple[str, str]:
+    """For the two ends of a cable: of a /30 that nothing in `/proc/net/route` leads to."""
+    rows = [line.split() for line in routes.splitlines()[1:]]
+    taken = [_network(row[1], row[7]) for row in rows if row[7] != "00000000"]
+    blocks = [ipaddress.IPv4Network(block).subnets(new_prefix=30) for block in _BLOCKS]
+    free = [each for each in chain(*blocks) if not any(each.overlaps(other) for other in taken)]
+    if not free:
+        raise OSError(f"all of {', '.join(_BLOCKS)} is in use on this host")
+    chosen = _RANDOM.choice(free)
+    return str(chosen[1]), str(chosen[2])
+
+
+def _network(address: str, mask: str) -> ipaddress.IPv4Network:
+    """Both as the kernel shows them: in hexadecimal, in the order of this machine."""
+    plain, width = (socket.ntohl(int(each, 16)) for each in (address, mask))
+    return ipaddress.IPv4Network((plain & width, width.bit_count()))
 
 
 async def _run(command: str) -> None:
