@@ -233,7 +233,9 @@ def test_it_is_told_something_and_cancelled(cli):
     task = begun(cli, {"say": "begun"}, {"await": 9})
     following = cli.start("task", "logs", "-f", task)
     sent = cli.text("task", "send", task, "a word", "--mode", "interrupt")
-    assert sent.endswith("  queued\n")
+    assert sent.endswith("  queued, read at once\n")
+    unsure = cli.text("task", "send", task, "or this", "--mode", "turn", "--ttl", "1h")
+    assert unsure.endswith("  queued\n")
     assert "interrupt" in cli.text("task", "messages", task)
     assert cli.text("task", "cancel", task) == f"{task}  cancelling\n"
     out, _ = following.communicate(timeout=40)

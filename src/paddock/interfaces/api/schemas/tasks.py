@@ -189,6 +189,11 @@ class MessageShape(Shape):
     queued_at: datetime
     delivered_at: datetime | None = Field(description="when the agent's program had it")
     seen_at: datetime | None = Field(description="when a request to the model held it")
+    expires_at: datetime | None = Field(description="until when it may be delivered")
+    expected_at: datetime | None = Field(
+        description="when the agent was likely to read it, as things were when it was sent; null "
+        "where nothing says so: it is not at work, or in a step or turn of unknown length"
+    )
     detail: str
 
 
@@ -268,6 +273,8 @@ def show_message(message: Message) -> MessageShape:
         queued_at=at(message.queued_at),
         delivered_at=moment(message.delivered_at),
         seen_at=moment(message.seen_at),
+        expires_at=moment(message.expires_at),
+        expected_at=moment(message.expected_at),
         detail=message.detail,
     )
 
