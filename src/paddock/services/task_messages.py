@@ -56,11 +56,7 @@ class TaskMessages:
             now = self._clock.wall()
             task = found(tx, principal.team_id, task_id)
             self._check_hears(task, mode)
-            if len(task_mail.waiting(tx, task.id, now)) >= MOST_QUEUED:
-                raise Conflict(
-                    f"{MOST_QUEUED} messages wait for the agent of task {task.id}",
-                    remediation="wait until it has read some of them",
-                )
+            _check_room(tx, task, now)
             sent = Message(
                 id=new_id(MESSAGE_PREFIX),
                 team_id=task.team_id,
@@ -122,6 +118,14 @@ class TaskMessages:
                 f"task {task.id} is {task.state}, and its agent hears nothing more",
                 remediation="send a follow-up: a task that follows this one",
             )
+
+
+def _check_room(tx: Transaction, task: TaskRecord, now: float) -> None:
+    if len(task_mail.waiting(tx, task.id, now)) >= MOST_QUEUED:
+        raise Conflict(
+            f"{MOST_QUEUED} messages wait for the agent of task {task.id}",
+            remediation="wait until it has read some of them",
+        )
 
 
 def _expected_at(tx: Transaction, task: TaskRecord, mode: Mode, now: float) -> float | None:

@@ -66,7 +66,7 @@ async def test_everything_about_a_task_is_kept(store, team, others):
             "state": S.FAILED,
             "phase": Phase.AGENT,
             "reason": Reason.BUDGET,
-            "spent": Spent(1, 2, 3, 0.25, 4),
+            "spent": Spent(1, 2, 3, 0.25, 4, 2),
             "result": Result(
                 "done",
                 (FileChange("a", "added", 3, 0),),

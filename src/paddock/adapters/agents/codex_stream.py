@@ -302,6 +302,7 @@ def _used(state: State, params: Json, *, is_own: bool) -> Talk:
         "input_tokens": whole(usage, "last", "inputTokens"),
         "cached_tokens": whole(usage, "last", "cachedInputTokens"),
         "output_tokens": whole(usage, "last", "outputTokens"),
+        "reasoning_tokens": whole(usage, "last", "reasoningOutputTokens"),
     }
     counted = total if is_own else state["counted"]
     return Talk(state={**state, "counted": counted}, events=(AgentEvent(_K.USAGE, data),))

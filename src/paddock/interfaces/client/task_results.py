@@ -14,6 +14,8 @@ class Spent:
     input_tokens: int
     cached_tokens: int
     output_tokens: int
+    reasoning_tokens: int
+    """Of the output, what the model thought."""
     cost_usd: float
     turns: int
 

@@ -40,6 +40,7 @@ class SpentShape(Shape):
     input_tokens: int
     cached_tokens: int = Field(description="of the input, what the model API had cached")
     output_tokens: int
+    reasoning_tokens: int = Field(description="of the output, what the model thought")
     cost_usd: float
     turns: int = Field(description="answers of the model, each with the tools that it called")
 
@@ -314,6 +315,7 @@ def _spent(spent: Spent) -> SpentShape:
         input_tokens=spent.input_tokens,
         cached_tokens=spent.cached_tokens,
         output_tokens=spent.output_tokens,
+        reasoning_tokens=spent.reasoning_tokens,
         cost_usd=round(spent.cost_usd, 6),
         turns=spent.turns,
     )
