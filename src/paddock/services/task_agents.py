@@ -12,7 +12,7 @@ from dataclasses import replace
 from paddock.domain import conversation as talks
 from paddock.domain.agent_event import AgentEvent, AgentEventKind
 from paddock.domain.conversation import Conversation
-from paddock.domain.errors import Conflict, NotFound, TimedOut
+from paddock.domain.errors import Conflict, NotFound, TimedOut, Unavailable
 from paddock.domain.message import Mode
 from paddock.domain.reason import Reason
 from paddock.domain.task import TaskRecord, TaskState
@@ -64,6 +64,7 @@ class AgentRun:
         self._is_forced = False
         self._beats_at = clock.wall()
         self._health = watching.config.health
+        self._is_set_aside = watching.is_set_aside
         self._watch = Watch(watching, clock, hold, hands=self, home=setting.brief.home)
         self._post = Post(clock, hold, setting, keep=self._keep)
         self._lingers_until: float | None = None
@@ -175,6 +176,9 @@ class AgentRun:
         """What they have sent, and whether they want it to end."""
         task = await self._hold.refresh()
         if task.is_cancelled and self._conversation.stopping_since is None:
+            if await self._is_set_aside(task):
+                # Asked to end, it would go on until it has; it is ended when that is opened.
+                raise Unavailable(f"sandbox {task.sandbox_id} was set aside")
             await self.go_on()
             await self.stop(None)
         await self._watch.answer()
