@@ -134,6 +134,7 @@ THRESHOLDS = (
     ),
     Threshold("domain.message.LONGEST_MESSAGE", "a message to an agent has at most", "bytes"),
     Threshold("domain.message.MOST_QUEUED", "messages that wait for one agent", "count"),
+    Threshold("domain.message.LONGEST_TTL_S", "a message to an agent is good for at most", "time"),
     Threshold("services.task_attempts.MOST", "attempts at the same", "count"),
     Threshold("domain.pressure.MODERATE_PERCENT", "free memory: moderate pressure", "percent"),
     Threshold("domain.pressure.HIGH_PERCENT", "free memory: high pressure", "percent"),

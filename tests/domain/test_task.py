@@ -98,3 +98,6 @@ def test_a_budget_of_nothing_is_refused(wish):
 def test_of_what_was_counted_and_what_was_told_the_larger_counts():
     told = replace(task(), spent=Spent(60, 0, 40, 0.0, 3), metered=Spent(59, 0, 40, 5.0))
     assert told.used == Spent(60, 0, 40, 5.0, 3)
+    thought = Spent(output_tokens=10, reasoning_tokens=6)
+    assert thought.tokens == 10
+    assert thought.plus(thought) == Spent(output_tokens=20, reasoning_tokens=12)

@@ -36,6 +36,11 @@ CHECKS = [
 ]
 AGENTS = [
     ('API Error: 401 {"type":"error","error":{"message":"invalid x-api-key"}}', Fault.CREDENTIAL),
+    (
+        "There's an issue with the selected model (claude-x). It may not exist or you may not have "
+        "access to it.",
+        Fault.MODEL,
+    ),
     ("Your credit balance is too low to access the Anthropic API", Fault.LIMIT),
     ("exceeded retry limit, last status: 429 Too Many Requests", Fault.LIMIT),
     ("the spend limit of 2.00 USD for task tsk_1 is reached", Fault.LIMIT),

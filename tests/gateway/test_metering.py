@@ -1,6 +1,7 @@
 """Tokens counted in the four dialects, whole and streamed, however the stream is cut."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -25,6 +26,7 @@ CHAT = {
         "prompt_tokens": 500,
         "completion_tokens": 50,
         "prompt_tokens_details": {"cached_tokens": 400},
+        "completion_tokens_details": {"reasoning_tokens": 20},
     },
 }
 RESPONSES = {
@@ -34,6 +36,7 @@ RESPONSES = {
         "input_tokens": 500,
         "output_tokens": 50,
         "input_tokens_details": {"cached_tokens": 400},
+        "output_tokens_details": {"reasoning_tokens": 20},
     },
 }
 GEMINI = {
@@ -45,7 +48,7 @@ GEMINI = {
         "thoughtsTokenCount": 20,
     },
 }
-TOOK = Tokens(input=100, output=50, cache_read=400)
+TOOK = Tokens(input=100, output=50, cache_read=400, reasoning=20)
 
 
 def metered(
@@ -136,8 +139,23 @@ STREAMS = {
 def test_an_answer_that_streams(name: str, step: int):
     dialect, said = STREAMS[name]
     model, found, guessed = metered(dialect, said, streamed=True, step=step)
-    assert (found, guessed) == (TOOK, False)
+    took = replace(TOOK, reasoning=0) if dialect is Dialect.ANTHROPIC else TOOK
+    assert (found, guessed) == (took, False)
     assert model.startswith(("claude", "gpt-5", "gemini"))
+
+
+@pytest.mark.proves("R5")
+def test_what_was_thought_is_output_and_is_paid_for_once():
+    took = DEAR.cost(Tokens(output=100))
+    assert DEAR.cost(Tokens(output=100, reasoning=60)) == took
+    assert Tokens(output=1, reasoning=1) + Tokens(output=2, reasoning=1) == Tokens(0, 3, 0, 0, 2)
+    # Whoever counts it beside the output, or says nonsense, changes no sum by that.
+    usage = {"input_tokens": 1, "output_tokens": 5, "output_tokens_details": {}}
+    usage["output_tokens_details"] = {"reasoning_tokens": 9}
+    said = json.dumps({"model": "m", "usage": usage}).encode()
+    for dialect in (Dialect.OPENAI, Dialect.ANTHROPIC):
+        _, found, _ = metered(dialect, said, streamed=False, step=100)
+        assert found == Tokens(input=1, output=5, reasoning=5)
 
 
 def test_what_is_not_said_is_guessed():
@@ -181,9 +199,9 @@ def test_where_a_limit_is_kept_an_answer_without_its_end_counts_as_all_that_it_m
     assert cut(Dialect.ANTHROPIC, events(start)) == Tokens(100, 900, 400)
     # Gemini counts in every piece; only the last says that it is one.
     piece = {"modelVersion": "g", "usageMetadata": {"promptTokenCount": 5, "thoughtsTokenCount": 1}}
-    assert cut(Dialect.GEMINI, events(piece, piece)) == Tokens(5, 900)
+    assert cut(Dialect.GEMINI, events(piece, piece)) == Tokens(5, 900, reasoning=1)
     whole = json.dumps([piece, piece]).encode()
-    assert cut(Dialect.GEMINI, whole[:-1], streamed=False) == Tokens(5, 900)
+    assert cut(Dialect.GEMINI, whole[:-1], streamed=False) == Tokens(5, 900, reasoning=1)
     last = {**piece, "candidates": [{"finishReason": "STOP"}]}
     with pytest.raises(ValueError, match="not enough"):
         cut(Dialect.GEMINI, events(piece, last))

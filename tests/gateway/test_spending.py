@@ -7,7 +7,7 @@ import pytest
 
 from paddock.domain.broker.metered import Cost, cost_of, has_output, model_in
 from paddock.domain.broker.models import Dialect, Price, Tokens
-from paddock.gateway.bounds import DEFAULT_OUTPUT, Illegible, bound_of
+from paddock.gateway.bounds import DEFAULT_OUTPUT, Doubled, Illegible, bound_of, check_single
 from paddock.gateway.desk import Desk
 from paddock.gateway.elsewhere import is_elsewhere
 from paddock.gateway.ledger import Ledger, Reserved
@@ -46,12 +46,36 @@ def test_a_request_says_what_it_may_take(said: dict, output: int):
     )
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"max_tokens": 9, "max_tokens": 1}',
+        b'{"model": "dear", "n": 1, "model": "cheap"}',
+        b'{"stream": true, "\\u0073tream": false}',
+        b'{"generationConfig": {"maxOutputTokens": 9, "maxOutputTokens": 1}}',
+        b'{"messages": [{"content": [{"type": "file", "type": "text"}]}]}',
+        b"{" + b'"a": 1, ' * 200_000 + b'"b": 1}',
+    ],
+)
+def test_what_is_said_twice_is_not_judged_by_one_of_the_two(body: bytes):
+    with pytest.raises(Doubled, match="stands twice"):
+        check_single(body)
+
+
+def test_the_same_name_in_different_objects_is_said_once():
+    check_single(b"")
+    check_single(b'{"model": "m", "n": 1, "tools": [{"model": 1}, {"model": 2}], "x": {"n": 2}}')
+
+
 def test_what_cannot_be_read_has_no_bound():
     for body in (b"[]", b"x", b'{"a": \xff}', b"[" * 100_000, b'{"max_tokens": 1e999}'):
         with pytest.raises(Illegible):
             bound_of(body)
     assert bound_of(b"{}", outputs=False).tokens == Tokens(input=1)
     assert bound_of(b'{"background": true}', named="x").in_background
+    for body in (b"x", b'{"a": \xff}', b"[" * 100_000):
+        with pytest.raises(Illegible):
+            check_single(body)
 
 
 @pytest.mark.parametrize(

@@ -209,6 +209,7 @@ async def test_what_is_not_counted_is_refused_where_there_is_a_limit(inside: Ins
     chat = f"{URL}/chat/completions"
     for more, status in (
         (("-d", "no json", chat), 400),
+        (("-d", '{"max_tokens": 90000, "max_tokens": 1}', chat), 400),
         (("-H", "Content-Encoding: gzip", "-d", "{}", chat), 400),
         (("-d", '{"background": true}', f"{URL}/responses"), 403),
     ):

@@ -15,8 +15,8 @@ from paddock.domain.task_wish import TaskWish
 from paddock.domain.team import Team
 from paddock.guest_client.desks import DeskCall
 from paddock.ports.store import ANY_TEAM
-from paddock.services.task_agents import Setting
 from paddock.services.task_desk import TOKEN, TaskDesks
+from paddock.services.task_post import Setting
 from paddock.testing.clock import ManualClock
 from tests.adapters.agents.recorded import brief
 from tests.adapters.store.conftest import place, postgres_place, sqlite_place, store

@@ -79,7 +79,11 @@ async def at_work(plane):
     async with asyncio.TaskGroup() as group:
         rounds = [
             group.create_task(each.run())
-            for each in (plane.rounds.task_workers, plane.rounds.task_waking)
+            for each in (
+                plane.rounds.task_workers,
+                plane.rounds.task_waking,
+                plane.rounds.message_expiry,
+            )
         ]
         yield
         for each in rounds:

@@ -9,10 +9,11 @@ from paddock.services.sandboxes import Amendment
 from paddock.services.spending import account_of, note_use
 
 pytestmark = pytest.mark.proves("K5")
+THOUGHT = {"reasoning": 1}
 
 
 def use(sandbox, account):
-    counted = {"requests": 1, "input": 7, "output": 5, "cache_read": 0, "cache_write": 0}
+    counted = {"requests": 1, "input": 7, "output": 5, "cache_read": 0, "cache_write": 0, **THOUGHT}
     return ModelUse(
         sandbox=sandbox.id,
         ref=sandbox.ref,
@@ -43,7 +44,7 @@ async def test_a_label_charges_nobody_elses_task(working):
     assert (await working.get(task)).metered.tokens == 0
     await plane.services.store.write(lambda tx: note_use(tx, own, use(own, account_of(own))))
     charged = (await working.get(task)).metered
-    assert (charged.tokens, charged.cost_usd) == (12, 0.5)
+    assert (charged.tokens, charged.reasoning_tokens, charged.cost_usd) == (12, 1, 0.5)
     # A task that takes it up pays from then on.
     more = await working.done({"say": "more"}, workspace=Workspace(sandbox=other.name))
     assert account_of(await sandboxes.get(who, other.id)).endswith(f"task {more.id}")

@@ -58,6 +58,40 @@ async def try_and_adopt(working, attempts):
         await working.plane.services.sandboxes.delete(working.who, each.sandbox_id)
 
 
+@pytest.mark.proves("H9")
+async def test_what_does_not_apply_overwrites_nothing_and_stays_where_it_was_made():
+    async with on_local(SETTINGS) as working:
+        await adopt_over_a_change(working, working.plane.services.attempts)
+
+
+async def adopt_over_a_change(working, attempts):
+    source = await working.done({"write": ["a", "old\n"]}, {"say": "made"})
+    place = Workspace(sandbox=source.sandbox_id)
+    steps = prompt_of({"write": ["a", "theirs\n"]}, {"write": ["b", "new\n"]}, {"say": "done"})
+    wish = TaskWish(steps, "scripted", workspace=place)
+    begun = await attempts.begin(working.who, Submission(wish), [Variant(), Variant()])
+    chosen, other = [await working.ended(each) for each in begun]
+    await working.done({"write": ["a", "mine\n"]}, {"say": "changed"}, workspace=place)
+    with pytest.raises(Conflict, match="does not apply") as refused:
+        await attempts.adopt(working.who, chosen.id)
+    assert "what the agent made is still there" in refused.value.remediation
+    assert (await working.read(source, "a"), await working.read(source, "b")) == ("mine\n", "")
+    assert await working.read(chosen, "a") == "theirs\n"
+    kept = await working.get(chosen)
+    assert (kept.is_adopted, kept.holds_work) == (False, True)
+    with pytest.raises(Conflict, match="nowhere else"):
+        await working.plane.services.sandboxes.delete(working.who, chosen.sandbox_id)
+    # Whoever has settled which of the two holds brings it out then.
+    await working.done({"write": ["a", "old\n"]}, {"say": "settled"}, workspace=place)
+    assert (await attempts.adopt(working.who, chosen.id)).is_adopted
+    assert (await working.read(source, "a"), await working.read(source, "b")) == (
+        "theirs\n",
+        "new\n",
+    )
+    for each in (chosen, other):
+        await working.plane.services.sandboxes.delete(working.who, each.sandbox_id)
+
+
 async def another_instead(working, attempts, ended):
     """What was adopted is undone where it was brought, and stays where it was made."""
     other, chosen = ended[0], ended[1]

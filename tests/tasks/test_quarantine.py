@@ -12,6 +12,7 @@ from paddock.domain.task import TaskState
 from paddock.services.commands import Command
 from paddock.services.files import Place
 from paddock.services.taking import Capture
+from paddock.services.task_cleaning import Terms
 from paddock.services.task_config import TasksConfig
 from paddock.settings import AgentsConfig, Settings
 from tests.tasks.conftest import HEALTH, OWN, command, on_local
@@ -78,6 +79,83 @@ async def test_odd_behaviour_adds_up_until_the_sandbox_is_set_aside(working, car
     (entry,) = await audited(working, box.id, "sandbox.clear")
     assert entry.detail["after"] == {"quarantined": False, "smoke_test": "passed"}
     await working.plane.services.snapshots.delete(working.who, case.snapshot)
+
+
+TICKS = {"run": "while :; do echo tick >> ticks; sleep 0.02; done"}
+
+
+async def ticking(working):
+    """A task whose agent works, and shows it."""
+    task = await working.begin({"say": "x"}, TICKS)
+    await working.until(task, lambda now: now.conversation.judged.did_something)
+    async with asyncio.timeout(30):
+        while not await ticks(working, found := await working.get(task)):
+            await asyncio.sleep(0.1)
+    return found
+
+
+async def ticks(working, task):
+    look = command("sh", "-c", f"cat {task.directory}/ticks 2>/dev/null | wc -l")
+    ran = await working.plane.services.commands.run(working.who, task.sandbox_id, look)
+    return int(ran.stdout)
+
+
+async def stays_still(working, task):
+    before = await ticks(working, task)
+    await asyncio.sleep(0.5)
+    return await ticks(working, task) == before
+
+
+@pytest.mark.proves("T8")
+@pytest.mark.parametrize("is_forgotten", [False, True])
+async def test_whose_task_is_cancelled_in_quarantine_is_ended_when_that_is_opened(
+    working, care, is_forgotten
+):
+    services, task = working.plane.services, await ticking(working)
+    box = task.sandbox_id
+    await care.set(working.who, box, "it looks wrong")
+    await working.until(task, lambda now: now.state is S.WAITING)
+    assert (await services.sandboxes.get(working.who, box)).state == "paused"
+    await working.tasks.cancel(working.who, task.id)
+    ended = await working.ended(task, 30)
+    assert ended.state is S.CANCELLED, ended.detail
+    assert "set aside" in ended.detail
+    assert ended.conversation.is_running
+    if is_forgotten:
+        await services.care.cleaning.delete(working.who, task.id, Terms(force=True))
+    opened = await care.clear(working.who, box)
+    assert (opened.state, opened.quarantine) == ("running", None)
+    ran = await services.commands.run(working.who, box, command("pgrep", "-f", "echo tick"))
+    assert ran.stdout == b""
+    assert await stays_still(working, ended)
+    if not is_forgotten:
+        assert not (await working.get(task)).conversation.is_running
+    await services.sandboxes.delete(working.who, box, force=True)
+
+
+async def test_an_agent_is_not_let_go_on_by_the_cancellation_of_its_task(working, care):
+    services, task = working.plane.services, await ticking(working)
+    box = task.sandbox_id
+    await care.set(working.who, box, "it looks wrong")
+    await services.sandboxes.resume(working.who, box)
+    assert await stays_still(working, task)
+    await working.tasks.cancel(working.who, task.id)
+    assert (await working.ended(task, 30)).state is S.CANCELLED
+    assert await stays_still(working, task)
+    await care.clear(working.who, box)
+    assert await stays_still(working, task)
+    await services.sandboxes.delete(working.who, box, force=True)
+
+
+async def test_whose_task_is_cancelled_while_its_sandbox_is_paused_is_ended_when_it_wakes(working):
+    services, task = working.plane.services, await ticking(working)
+    box = task.sandbox_id
+    await services.sandboxes.pause(working.who, box)
+    await working.tasks.cancel(working.who, task.id)
+    assert (await working.ended(task, 120)).state is S.CANCELLED
+    await services.sandboxes.resume(working.who, box)
+    assert await stays_still(working, task)
+    await services.sandboxes.delete(working.who, box, force=True)
 
 
 async def test_nobody_but_an_admin_goes_into_one_that_was_set_aside(working, care):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from paddock.testing.models import CallMcp, EditFile, RunShell, Script, Turn, Usage, WriteFile
+from paddock.testing.models import CallMcp, EditFile, Fail, RunShell, Script, Turn, Usage, WriteFile
 from tests.engines import AGENTS
 from tests.tasks.model_outside import NAME, ModelOutside, model_outside
 from tests.wiring_server import Server, server
@@ -67,6 +67,9 @@ ASK = Script(
     marker="ASK",
     afterwards=Turn(say="As you say."),
 )
+
+MISSING = "The model `gpt-nine` does not exist or you do not have access to it."
+GONE = Script((Turn(fail=Fail(404, MISSING)),), name="gone", marker="GONE")
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,7 @@ async def world() -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def world_of() -> AsyncIterator[World]:
-    async with model_outside(WORK, BREAK, LONG, LOOK, ASK) as there:
+    async with model_outside(WORK, BREAK, LONG, LOOK, ASK, GONE) as there:
         settings = {
             "egress__hosts": json.dumps({NAME: there.there.address}),
             "egress__certificates": str(there.there.certificate),
@@ -281,3 +284,12 @@ async def test_one_that_is_only_to_look_may_ask(world, real):
     assert waits["state"] == "waiting", waits["detail"]
     await world.call("POST", f"/v1/tasks/{task['id']}/cancel")
     assert (await world.ended(task))["state"] == "cancelled"
+
+
+async def test_a_model_that_its_route_does_not_know_is_named_in_the_end(world, real):
+    task = await world.ended(await world.begin(real, "GONE with the model"))
+    assert (task["state"], task["reason"]) == ("failed", "surroundings"), task
+    # One says it in its own words, with the name that it was given.
+    assert "gpt-nine" in task["detail"] or real.model in task["detail"], task["detail"]
+    assert "not exist" in task["detail"], task["detail"]
+    assert not task["result"]["files"]

@@ -15,14 +15,15 @@ from paddock.testing.agent import prompt_of
 from tests.tasks.conftest import command
 
 S = TaskState
+SPOKE = {"output_tokens": 3, "reasoning_tokens": 2}
 
 
-@pytest.mark.proves("T1", "T2")
+@pytest.mark.proves("T1", "T2", "R5")
 async def test_a_task_runs_to_its_end_and_tells_what_came_of_it(working):
     task = await working.done(
         {"say": "I will write a file."},
         {"write": ["a/hello.txt", "hello\n"]},
-        {"usage": {"input_tokens": 10, "cached_tokens": 4, "output_tokens": 3, "cost_usd": 0.5}},
+        {"usage": {"input_tokens": 10, "cached_tokens": 4, **SPOKE, "cost_usd": 0.5}},
         {"say": "It is there."},
     )
     assert (task.state, task.reason, task.detail) == (S.COMPLETED, None, "")
@@ -31,6 +32,7 @@ async def test_a_task_runs_to_its_end_and_tells_what_came_of_it(working):
         ("a/hello.txt", "added", 1)
     ]
     assert (task.spent.tokens, task.spent.cost_usd, task.spent.turns) == (13, 0.5, 2)
+    assert (task.spent.output_tokens, task.spent.reasoning_tokens) == (3, 2)
     assert await working.read(task, "a/hello.txt") == "hello\n"
     kinds = [each.kind for each in await working.events(task)]
     states = [kind for kind in kinds if kind.startswith("task.") and kind != "task.phase"]

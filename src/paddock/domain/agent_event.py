@@ -7,7 +7,7 @@
 | tool_call | id, name, input; parent |
 | tool_result | id, ok, output; parent |
 | file_edited | path, kind (add, update or delete), diff (unified; empty if the agent says none) |
-| usage | input_tokens (with those from a cache), cached_tokens, output_tokens, cost_usd? |
+| usage | input_tokens, cached_tokens of them, output_tokens, reasoning_tokens? of them, cost_usd? |
 | waiting | why, retry_in_s? |
 | completed | text, ok; ok is false for a turn that was broken off because somebody wanted that |
 | error | message, final, status? (of the model's HTTP answer), exit_code? (of an agent that ended \

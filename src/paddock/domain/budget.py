@@ -43,6 +43,8 @@ class Spent:
     output_tokens: int = 0
     cost_usd: float = 0.0
     turns: int = 0
+    reasoning_tokens: int = 0
+    """Of the output, what the model thought before it spoke."""
 
     @property
     def tokens(self) -> int:

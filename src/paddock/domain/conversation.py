@@ -12,11 +12,13 @@ from typing import Any
 
 from paddock.domain.agent import Door, Talk
 from paddock.domain.agent_event import AgentEvent, AgentEventKind, Verdict
+from paddock.domain.message import Message
 from paddock.domain.reason import Reason
 
 LONGEST_LINE = 8 << 20
 """What is longer is no line of any agent: it is left out, and the next one is read."""
 _MOST_ERRORS = 4096
+_BOUNDARIES = 9
 _ANSWERS = frozenset({AgentEventKind.THINKING, AgentEventKind.MESSAGE, AgentEventKind.TOOL_CALL})
 """What a model's answer is told as."""
 
@@ -38,6 +40,8 @@ class Out:
     data: bytes = field(repr=False)
     door: Door = Door.STDIN
     message: str = ""
+    until: float | None = None
+    """In an inbox it lies no longer than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,8 @@ class Conversation:
     turns: int = 0
     """How many answers its model has given in its current run, each with the tools that it called
     for."""
+    boundaries: tuple[float, ...] = ()
+    """When the last tools of its current run had ended."""
     is_answering: bool = False
     """There is something of an answer that is not counted yet."""
     raw: int = 0
@@ -181,11 +187,35 @@ def stepped(conversation: Conversation, talk: Talk) -> Conversation:
     )
 
 
-def told(conversation: Conversation, talk: Talk, message_id: str) -> Conversation:
+def told(conversation: Conversation, talk: Talk, message: Message) -> Conversation:
     """The adapter was given a message."""
     stepped_on = stepped(conversation, talk)
-    then_told = (*stepped_on.then_told, message_id) if talk.then else stepped_on.then_told
-    return replace(stepped_on, told=(*stepped_on.told, message_id), then_told=then_told)
+    then_told = (*stepped_on.then_told, message.id) if talk.then else stepped_on.then_told
+    outbox = tuple(
+        replace(out, until=message.expires_at) if out.message == message.id else out
+        for out in stepped_on.outbox
+    )
+    given = (*stepped_on.told, message.id)
+    return replace(stepped_on, told=given, then_told=then_told, outbox=outbox)
+
+
+def is_in_hand(conversation: Conversation, message_id: str) -> bool:
+    """The adapter of an agent at work was given it, and its program may have it by now."""
+    return conversation.is_running and message_id in conversation.told
+
+
+def held(conversation: Conversation) -> tuple[str, ...]:
+    """Messages that the adapter keeps to itself for now: they can be taken back."""
+    if not conversation.is_running:
+        return ()
+    under_way = {*(out.message for out in conversation.outbox), *conversation.inboxed}
+    return tuple(each for each in conversation.told if each not in under_way)
+
+
+def dropped(conversation: Conversation, talk: Talk, message_ids: Collection[str]) -> Conversation:
+    """The adapter has taken these back, and the agent never hears of them."""
+    stepped_on = received(stepped(conversation, talk), message_ids)
+    return replace(stepped_on, is_over=conversation.is_over or talk.is_over)
 
 
 def posted(conversation: Conversation, out: Out) -> Conversation:
@@ -224,6 +254,13 @@ def complained(conversation: Conversation, data: bytes) -> Conversation:
     """It wrote to standard error."""
     text = conversation.errors + data.decode("utf-8", "replace")
     return replace(conversation, errors=text[-_MOST_ERRORS:])
+
+
+def paced(conversation: Conversation, events: Sequence[AgentEvent], now: float) -> Conversation:
+    """After these events: where a tool has ended, an agent can be told something."""
+    if not any(each.kind is AgentEventKind.TOOL_RESULT for each in events):
+        return conversation
+    return replace(conversation, boundaries=(*conversation.boundaries, now)[-_BOUNDARIES:])
 
 
 def ended(conversation: Conversation, exit_code: int | None, *, is_lost: bool) -> Conversation:

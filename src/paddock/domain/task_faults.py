@@ -124,7 +124,7 @@ _OF_AGENTS: tuple[tuple[Fault, re.Pattern[str]], ...] = (
             r"internal server error",
             r"bad gateway",
             r"service unavailable",
-            r"model.{0,40}(not found|does not exist|not supported)",
+            r"model.{0,120}(not found|(does|may) not exist|not supported)",
         ),
     ),
     (

@@ -1,6 +1,8 @@
 """What a request to a model may take at most, as far as it says so itself."""
 
+import json
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +15,15 @@ DEFAULT_OUTPUT = 32_000
 BYTES_PER_TOKEN = 3
 """Of a request: code and prose have more, so what is set aside is rather too much."""
 _MOST_TOKENS = 1 << 40
+_SHOWN = 80
 
 
 class Illegible(Exception):
     """What is not JSON, or no object."""
+
+
+class Doubled(Illegible):
+    """A name stands twice in one object: servers differ in which of them they go by."""
 
 
 class _Said(msgspec.Struct):
@@ -64,6 +71,23 @@ def bound_of(body: bytes, *, named: str = "", outputs: bool = True) -> Bound:
     tokens = Tokens(-(-len(body) // BYTES_PER_TOKEN), most * count if outputs else 0)
     model = said.model if isinstance(said.model, str) else ""
     return Bound(named or model, tokens, bool(said.background))
+
+
+def check_single(body: bytes) -> None:
+    """Doubled where what is judged here might not be what is answered there; Illegible for what
+    cannot be read."""
+    try:
+        json.loads(body or b"{}", object_pairs_hook=_single)
+    except (ValueError, RecursionError) as error:
+        raise Illegible(str(error)) from error
+
+
+def _single(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = next(name for name, count in Counter(n for n, _ in pairs).items() if count > 1)
+        raise Doubled(f"{twice[:_SHOWN]!r} stands twice in one object")
+    return found
 
 
 def _number(said: object) -> int:

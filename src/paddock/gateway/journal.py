@@ -235,6 +235,7 @@ def _model(key: ModelKey, each: _Sum) -> ModelUse:
         output=each.tokens.output,
         cache_read=each.tokens.cache_read,
         cache_write=each.tokens.cache_write,
+        reasoning=each.tokens.reasoning,
         cost=each.cost,
         first_at=each.first_at,
         last_at=each.last_at,

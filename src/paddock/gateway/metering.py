@@ -170,9 +170,12 @@ def _flat(usage: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _anthropic(fields: Mapping[str, int]) -> Tokens:
+    said = fields.get("output_tokens", 0)
     return Tokens(
         input=fields.get("input_tokens", 0),
-        output=fields.get("output_tokens", 0),
+        output=said,
+        # It has none of its own; what stands in for it may.
+        reasoning=min(fields.get("reasoning_tokens", 0), said),
         cache_read=fields.get("cache_read_input_tokens", 0),
         cache_write=fields.get("cache_creation_input_tokens", 0),
     )
@@ -182,14 +185,16 @@ def _openai(fields: Mapping[str, int]) -> Tokens:
     asked = fields.get("prompt_tokens", 0) or fields.get("input_tokens", 0)
     cached = min(fields.get("cached_tokens", 0), asked)
     said = fields.get("completion_tokens", 0) or fields.get("output_tokens", 0)
-    return Tokens(input=asked - cached, output=said, cache_read=cached)
+    thought = min(fields.get("reasoning_tokens", 0), said)
+    return Tokens(input=asked - cached, output=said, cache_read=cached, reasoning=thought)
 
 
 def _gemini(fields: Mapping[str, int]) -> Tokens:
     asked = fields.get("promptTokenCount", 0)
     cached = min(fields.get("cachedContentTokenCount", 0), asked)
-    said = fields.get("candidatesTokenCount", 0) + fields.get("thoughtsTokenCount", 0)
-    return Tokens(input=asked - cached, output=said, cache_read=cached)
+    thought = fields.get("thoughtsTokenCount", 0)
+    said = fields.get("candidatesTokenCount", 0) + thought
+    return Tokens(input=asked - cached, output=said, cache_read=cached, reasoning=thought)
 
 
 _READERS: dict[Dialect, Callable[[Mapping[str, int]], Tokens]] = {

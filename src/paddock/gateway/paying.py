@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from paddock.domain.broker.metered import Cost, has_output, is_chat, model_in
 from paddock.domain.broker.models import Dialect
-from paddock.gateway.bounds import Bound, Illegible, bound_of
+from paddock.gateway.bounds import Bound, Doubled, Illegible, bound_of, check_single
 from paddock.gateway.brokering import Lack
 from paddock.gateway.elsewhere import WINDOW, is_elsewhere
 from paddock.gateway.injecting import Head
@@ -153,6 +153,9 @@ class Payment:
             raise Unmetered(self.credential, "a packed request cannot be read", status=_BAD)
         try:
             return self._read_limited(body)
+        except Doubled as error:
+            why = f"{error}, and which of them counts is not sure: name each once"
+            raise Unmetered(self.credential, why, status=_BAD) from error
         except Illegible as error:
             why = f"the request is no JSON that can be read ({error})"
             raise Unmetered(self.credential, why, status=_BAD) from error
@@ -162,6 +165,7 @@ class Payment:
 
     def _read_limited(self, body: bytes) -> bytes:
         self.bound = self._bound(body)
+        check_single(body)
         if self.bound.in_background:
             raise Unmetered(self.credential, "what answers in the background is counted by nobody")
         dialect = Dialect(self.credential.dialect)

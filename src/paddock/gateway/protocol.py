@@ -246,6 +246,8 @@ class ModelUse(msgspec.Struct, frozen=True):
     shown: str = ""
     assumed: bool = False
     """The table has no price for it."""
+    reasoning: int = 0
+    """Of the output."""
 
 
 class Flows(Message, frozen=True):

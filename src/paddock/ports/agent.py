@@ -4,6 +4,7 @@ Everything here is a pure function: nothing waits, nothing is read or written. W
 `services.task_agents`, the same for every agent.
 """
 
+from collections.abc import Collection
 from typing import Protocol
 
 from paddock.domain.agent import Brief, Launch, Talk, Traits
@@ -32,6 +33,11 @@ class Agent(Protocol):
 
     def tell(self, talk: Talk, message: Message) -> Talk:
         """A message in one of its modes, while it works."""
+        ...
+
+    def drop(self, talk: Talk, message_ids: Collection[str]) -> Talk:
+        """Messages that are of no use any more: of those that it was told and keeps for later, it
+        says nothing. Nothing is broken off for that; never those that interrupt."""
         ...
 
     def taken(self, talk: Talk, message_id: str) -> Talk:

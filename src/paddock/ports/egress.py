@@ -102,6 +102,8 @@ class ModelUse:
     last_at: float
     assumed: bool = False
     """The table has no price for the model, so it counted as any other."""
+    reasoning: int = 0
+    """Of the output, what was thought."""
 
 
 @dataclass(frozen=True, slots=True)

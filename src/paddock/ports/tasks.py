@@ -161,6 +161,10 @@ class Messages(Protocol):
         """Those behind the one of this id."""
         ...
 
+    def queued(self) -> Sequence[str]:
+        """The ids of those that wait for the agents of tasks that are not over, of every team."""
+        ...
+
     def replace(self, message: Message) -> None:
         """NotFound when it is not there."""
         ...

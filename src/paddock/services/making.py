@@ -102,6 +102,7 @@ class Making:
         self._admission = admission
         self._underway: dict[str, asyncio.Task[SandboxRecord]] = {}
         self.configure: Configure = _nothing_to_configure
+        self.wakings: list[Configure] = []
         self.concerns: Callable[[SandboxRecord], bool] = lambda _sandbox: False
         """Whether it is to be configured at all."""
         self.networks: Networks = Modes()
@@ -314,6 +315,11 @@ class Making:
 
             made = await self._changes.apply(record.id, runs, principal)
             return await fit(self.networks, made, spec.egress)
+
+    async def wake(self, sandbox: SandboxRecord) -> None:
+        """What was over when it fell asleep stays so; what was set meanwhile, it is given."""
+        for first in (*self.wakings, self.configure):
+            await first(sandbox)
 
     async def begin(self, provider: Provider, record: SandboxRecord, seen: Observation) -> None:
         """One that cannot have its app's configuration is not made."""

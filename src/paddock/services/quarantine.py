@@ -23,6 +23,7 @@ from paddock.ports.tasks import TaskFilter
 from paddock.services import quarantine_cases
 from paddock.services.changes import Changes
 from paddock.services.guests import Guests
+from paddock.services.leftovers import Leftovers
 from paddock.services.providers import Providers
 from paddock.services.quarantine_cases import Case
 from paddock.services.sandboxes import Sandboxes
@@ -58,6 +59,7 @@ class Quarantines:
         guests: Guests,
         providers: Providers,
         examine: Examine,
+        leftovers: Leftovers,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -67,6 +69,7 @@ class Quarantines:
         self._guests = guests
         self._providers = providers
         self._examine = examine
+        self._leftovers = leftovers
 
     async def list(self, principal: Principal) -> Sequence[Case]:
         """Newest first."""
@@ -300,6 +303,8 @@ class Quarantines:
                     sandbox = await self._sandboxes.resume(us, sandbox.id)
                 elif sandbox.state in (SandboxState.STOPPED, SandboxState.ARCHIVED):
                     sandbox = await self._sandboxes.start(us, sandbox.id)
+                # Before anything runs in it: whose task was cancelled meanwhile goes on never more.
+                await self._leftovers.end(sandbox)
                 guest = await self._guests.of(sandbox)
                 ran = await guest.exec(("/bin/sh", "-c", _SMOKE), timeout=_LOOK_S)
             if ran.exit_code != 0 or _SMOKE_SAYS not in ran.stdout:

@@ -277,7 +277,7 @@ class Sandboxes(Questions):
             )
             if target is SandboxState.RUNNING:  # what was set while it slept
                 await fit(self._making.networks, sandbox, fence)
-                await self._making.configure(sandbox)
+                await self._making.wake(sandbox)
             return sandbox
 
     async def _ask(

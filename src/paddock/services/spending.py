@@ -126,7 +126,7 @@ def note_use(tx: Transaction, sandbox: SandboxRecord, use: ModelUse) -> None:
     """In the log of events, and to the account's sums."""
     key = f"{_USAGE}{use.account}|{use.route}|{use.model}"
     before = tx.values.get(key)
-    tokens = Tokens(use.input, use.output, use.cache_read, use.cache_write)
+    tokens = Tokens(use.input, use.output, use.cache_read, use.cache_write, use.reasoning)
     now = Used(use.route, use.model, use.requests, tokens, use.cost, use.guessed, use.assumed)
     if isinstance(before, dict):
         old = _read(before)
@@ -180,7 +180,8 @@ def _charge(tx: Transaction, team_id: str, task_id: str, *, tokens: Tokens, cost
     """To the task whose account it went by: counted outside, and so the same for every agent."""
     if (task := tx.tasks.get(team_id, task_id)) is not None:
         read = tokens.input + tokens.cache_read + tokens.cache_write
-        more = Spent(read, tokens.cache_read, tokens.output, cost)
+        thought = tokens.reasoning
+        more = Spent(read, tokens.cache_read, tokens.output, cost, reasoning_tokens=thought)
         tx.tasks.replace(replace(task, metered=task.metered.plus(more)))
 
 

@@ -7,20 +7,16 @@ is killed while following leaves nothing behind; the next one reads on where the
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from paddock.domain import conversation as talks
-from paddock.domain.agent import Brief, Door, PlacedFile
 from paddock.domain.agent_event import AgentEvent, AgentEventKind
-from paddock.domain.broker.masking import NO_MASK, Mask
-from paddock.domain.conversation import Conversation, Out
-from paddock.domain.errors import Conflict, NotFound, TimedOut
+from paddock.domain.conversation import Conversation
+from paddock.domain.errors import Conflict, NotFound, TimedOut, Unavailable
 from paddock.domain.message import Mode
 from paddock.domain.reason import Reason
 from paddock.domain.task import TaskRecord, TaskState
-from paddock.guest_client.messages import MessageState as InboxState
 from paddock.guest_client.runs import Chunk, Gap, RunExit, Told
-from paddock.ports.agent import Agent
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
 from paddock.ports.tasks import Output
@@ -28,9 +24,9 @@ from paddock.services import task_mail, task_pause
 from paddock.services.task_events import agent_events
 from paddock.services.task_hold import Hold
 from paddock.services.task_pace import WAIT_S, Marks, patience, takes_too_long
+from paddock.services.task_post import Mail, Post, Setting
 from paddock.services.task_reading import Steps, apart, bounded, read_errors, read_lines, spent_of
 from paddock.services.task_watch import Watch, Watching
-from paddock.services.transfers import TransferGuest
 
 _PAUSE_S = 0.05
 _LINGER_S = 10.0
@@ -40,24 +36,11 @@ _LONGEST_S = 14 * 86_400.0
 _MOST_RAW = 32 << 20
 _LOG_CAP = 32 << 20
 _ACK_EVERY = 1 << 20
-_AT_ONCE = 16
+_NO_MAIL = Mail()
 MOST_OPEN = 1024
 """Answers that an agent waits for at the same time."""
 _SHOWS = frozenset({AgentEventKind.MESSAGE, AgentEventKind.TOOL_CALL, AgentEventKind.COMPLETED})
 """That it has read what it was begun with."""
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What an agent is started with."""
-
-    agent: Agent
-    guest: TransferGuest
-    brief: Brief
-    files: tuple[PlacedFile, ...] = ()
-    """Besides those that the agent itself wants."""
-    mask: Mask = NO_MASK
-    """What is not to be kept of what it writes."""
 
 
 class AgentRun:
@@ -78,10 +61,12 @@ class AgentRun:
         self._closes_input = setting.agent.launch(setting.brief).closes_input
         self._partial = b""
         self._acked = 0
-        self._is_forced = self._is_deaf = False
+        self._is_forced = False
         self._beats_at = clock.wall()
         self._health = watching.config.health
+        self._is_set_aside = watching.is_set_aside
         self._watch = Watch(watching, clock, hold, hands=self, home=setting.brief.home)
+        self._post = Post(clock, hold, setting, keep=self._keep)
         self._lingers_until: float | None = None
 
     @property
@@ -90,8 +75,14 @@ class AgentRun:
 
     @property
     def _marks(self) -> Marks:
-        polite_s, lingers = self._health.polite_s, self._lingers_until
-        return Marks(self._beats_at, polite_s, lingers, self._is_forced, self._is_deaf)
+        return Marks(
+            self._beats_at,
+            self._health.polite_s,
+            self._lingers_until,
+            is_forced=self._is_forced,
+            is_deaf=self._post.is_deaf,
+            mail_due_at=self._post.due_at,
+        )
 
     @property
     def _key(self) -> str:
@@ -115,7 +106,7 @@ class AgentRun:
                     news.clear()
                     await self._hear_people()
                 await self._press()
-                await self._post()
+                await self._hand_over()
                 await self._beat()
                 reading = reading or asyncio.create_task(self._read())
                 if await self._waited(reading, news):
@@ -185,6 +176,9 @@ class AgentRun:
         """What they have sent, and whether they want it to end."""
         task = await self._hold.refresh()
         if task.is_cancelled and self._conversation.stopping_since is None:
+            if await self._is_set_aside(task):
+                # Asked to end, it would go on until it has; it is ended when that is opened.
+                raise Unavailable(f"sandbox {task.sandbox_id} was set aside")
             await self.go_on()
             await self.stop(None)
         await self._watch.answer()
@@ -192,13 +186,7 @@ class AgentRun:
         conversation = self._conversation
         if conversation.is_closing or conversation.stopping_since is not None:
             return
-        mail = await self._store.read(lambda tx: task_mail.waiting(tx, task.id))
-        for message in mail:
-            if message.id not in self._conversation.told:
-                talk = self._agent.tell(self._conversation.talk, message)
-                told = talks.told(self._conversation, talk, message.id)
-                told = talks.received(told, (*talk.delivered, *talk.seen))
-                await self._keep(told, talk.events, talk.delivered, talk.seen)
+        await self._post.hear()
 
     async def _pause_if_wanted(self) -> None:
         talk = self._conversation
@@ -264,7 +252,7 @@ class AgentRun:
 
             def close(tx: Transaction, current: TaskRecord) -> TaskRecord:
                 # Together, so that no message falls between: what comes later is the next run's.
-                if task_mail.waiting(tx, current.id):
+                if task_mail.waiting(tx, current.id, self._clock.wall()):
                     return current
                 closing = replace(current.conversation, is_closing=True)
                 return replace(current, conversation=closing)
@@ -275,43 +263,18 @@ class AgentRun:
             with suppress(Conflict, NotFound):
                 await self._runs.close_input(self._key)
 
-    async def _post(self) -> None:
-        """What the agent is to be told, in order; and what it has taken of that by itself."""
-        if (batch := self._conversation.outbox[:_AT_ONCE]) and not self._is_deaf:
-            conversation, direct = self._conversation, []
-            for out in batch:
-                try:
-                    await self._hand_over(out)
-                except (Conflict, NotFound):
-                    self._is_deaf = True
-                    return  # it reads no more: its end says the rest
-                conversation = talks.posted(conversation, out)
-                direct += [out.message] if out.message and out.door is Door.STDIN else []
-            await self._keep(talks.received(conversation, direct), delivered=direct)
+    async def _hand_over(self) -> None:
+        """What the agent is to be told; whoever is told nothing more may begin."""
+        await self._post.expire()
+        await self._post.deliver()
         if self._closes_input and not self._conversation.outbox:
             self._closes_input = False
             with suppress(Conflict, NotFound):
                 await self._runs.close_input(self._key)
-        if self._conversation.inboxed:
-            await self._look_into_inbox()
-
-    async def _hand_over(self, out: Out) -> None:
-        if out.door is Door.STDIN:
-            await self._runs.send_input(self._key, out.data, seq=out.seq)
-        else:
-            await self._guest.messages.put(self._key, out.message, out.data)
-
-    async def _look_into_inbox(self) -> None:
-        listed = await self._guest.messages.list(self._key)
-        gone = {each.id for each in listed if each.state is not InboxState.NEW}
-        for taken in [each for each in self._conversation.inboxed if each in gone]:
-            talk = self._agent.taken(self._conversation.talk, taken)
-            conversation = talks.stepped(self._conversation, talk)
-            await self._keep(
-                talks.received(conversation, (taken, *talk.seen)), talk.events, [taken], talk.seen
-            )
+        await self._post.look_into_inbox()
 
     async def _take(self, told: Told) -> None:
+        await self._post.expire()  # before what it wrote makes a turn of what is too late
         for part in apart(told):
             await self._take_part(part)
         await self._check_demands()
@@ -343,12 +306,10 @@ class AgentRun:
             raw=before.raw + len(raw),
         )
         output = Output(self._hold.task.id, before.run, "stdout", start, raw) if raw else None
-        await self._keep(
-            conversation, tuple(steps.events), steps.delivered, steps.seen, output=output
-        )
+        mail = Mail(steps.delivered, steps.seen)
+        await self._keep(conversation, tuple(steps.events), mail, output=output)
         if told.exit is not None:
-            if self._conversation.inboxed:
-                await self._look_into_inbox()
+            await self._post.look_into_inbox()
             await self._end(told.exit)
         elif sum(offsets.values()) - self._acked >= _ACK_EVERY:
             self._acked = sum(offsets.values())
@@ -372,19 +333,19 @@ class AgentRun:
         self,
         conversation: Conversation,
         events: Sequence[AgentEvent] = (),
-        delivered: Sequence[str] = (),
-        seen: Sequence[str] = (),
+        mail: Mail = _NO_MAIL,
         *,
         output: Output | None = None,
     ) -> None:
         now = self._clock.wall()
         if conversation.opening and any(each.kind in _SHOWS for each in events):
-            seen, conversation = (*seen, *conversation.opening), replace(conversation, opening=())
+            mail = replace(mail, seen=(*mail.seen, *conversation.opening))
+            conversation = replace(conversation, opening=())
+        conversation = talks.paced(conversation, events, now)
         told = bounded(events, self._conversation.events, conversation.events)
 
         def change(tx: Transaction, current: TaskRecord) -> TaskRecord:
-            task_mail.note_delivered(tx, current.id, delivered, now)
-            task_mail.note_seen(tx, current.id, seen, now)
+            mail.write(tx, current.id, now)
             if output is not None and current.conversation.raw < _MOST_RAW:
                 tx.outputs.add(output)
             turns = conversation.turns - current.conversation.turns

@@ -32,7 +32,7 @@ class Asking:
         more: list[bool] = []
 
         def change(tx: Transaction, task: TaskRecord) -> TaskRecord:
-            more[:] = [any(each.id not in before for each in task_mail.waiting(tx, task.id))]
+            more[:] = [any(each.id not in before for each in task_mail.waiting(tx, task.id, now))]
             asked = pending(tx, task)
             if task.is_cancelled or mail or more[0] or not asked:
                 return task
@@ -66,7 +66,7 @@ def _may_wait(task: TaskRecord, following: Next) -> bool:
     return following.step is Step.COMPLETE or (following.step is Step.FAIL and is_silent)
 
 
-def is_over(tx: Transaction, task: TaskRecord) -> bool:
+def is_over(tx: Transaction, task: TaskRecord, now: float) -> bool:
     """Whether what it waits for has come, or something else to do."""
     found = tx.approvals.get(task.team_id, task.waits_for)
-    return found is None or not found.is_pending or bool(task_mail.waiting(tx, task.id))
+    return found is None or not found.is_pending or bool(task_mail.waiting(tx, task.id, now))

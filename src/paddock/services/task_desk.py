@@ -33,8 +33,8 @@ from paddock.guest_client.desks import DeskCall
 from paddock.ports.clock import Clock
 from paddock.ports.store import ANY_TEAM, Store, Transaction
 from paddock.services.agent_questions import AgentQuestions
-from paddock.services.task_agents import Setting
 from paddock.services.task_events import note
+from paddock.services.task_post import Setting
 from paddock.services.transfers import TransferGuest
 
 _log = logging.getLogger(__name__)

@@ -11,9 +11,16 @@ _QUEUED = frozenset({MessageState.QUEUED})
 _DELIVERED = frozenset({MessageState.DELIVERED})
 
 
-def waiting(tx: Transaction, task_id: str) -> Sequence[Message]:
-    """Those that no program has yet, in the order in which they were sent."""
-    return tx.messages.of(task_id, _QUEUED)
+def waiting(tx: Transaction, task_id: str, now: float) -> Sequence[Message]:
+    """Those that no program has yet, in the order in which they were sent. What is too late is not
+    among them, whether that is on record yet or not."""
+    return [each for each in tx.messages.of(task_id, _QUEUED) if not each.is_due(now)]
+
+
+def may_be_told(tx: Transaction, message_ids: Iterable[str], now: float) -> bool:
+    """None of them has become too late since they were read."""
+    known = [each for each in (tx.messages.get(ANY_TEAM, name) for name in message_ids) if each]
+    return not any(each.is_due(now) or each.state is MessageState.EXPIRED for each in known)
 
 
 def put_back(tx: Transaction, task_id: str, but: Collection[str], now: float) -> None:
@@ -34,9 +41,17 @@ def note_seen(tx: Transaction, task_id: str, message_ids: Iterable[str], now: fl
     _note(tx, ids, MessageState.SEEN, lambda each: rules.seen(each, now), now=now)
 
 
+def note_expired(tx: Transaction, message_ids: Iterable[str], now: float) -> None:
+    """Those of them that are too late by now, and that no program has."""
+    found = (tx.messages.get(ANY_TEAM, each) for each in message_ids)
+    late = [each.id for each in found if each is not None and each.is_due(now)]
+    _note(tx, late, MessageState.EXPIRED, rules.expired, now=now)
+
+
 def give_up(tx: Transaction, task_id: str, why: str, now: float) -> None:
     """The task is over: who wrote to its agent learns that nobody has read it."""
     found = [each.id for each in tx.messages.of(task_id, _QUEUED)]
+    note_expired(tx, found, now)
     lost = MessageState.UNDELIVERED
     _note(tx, found, lost, lambda each: rules.given_up(each, why), now=now)
 

@@ -23,6 +23,8 @@ class Marks:
     """It was made to end."""
     is_deaf: bool = False
     """Nothing can be said to it any more."""
+    mail_due_at: float | None = None
+    """When something that it was to be told may be too late."""
 
 
 def takes_too_long(conversation: Conversation, marks: Marks, now: float) -> bool:
@@ -40,6 +42,8 @@ def patience(task: TaskRecord, marks: Marks, now: float) -> float:
         moments.append(now)
     if conversation.inboxed:
         moments.append(now + _INBOX_LOOK_S)
+    if marks.mail_due_at is not None:
+        moments.append(marks.mail_due_at)
     if not marks.is_forced:
         if conversation.stopping_since is not None:
             moments.append(conversation.stopping_since + marks.polite_s)

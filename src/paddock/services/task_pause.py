@@ -197,7 +197,7 @@ class Pausing:
         if task.state is not TaskState.WAITING or (task.waits_for and task.waits_rule != AGENT):
             return False  # what waits for an answer needs none when its agent has ended
         with self._wakes.of(task.id) as news:
-            while not await hold.look(_may_go_on):
+            while not await hold.look(lambda tx, at: _may_go_on(tx, at, self._clock.wall())):
                 await news.wait()
                 news.clear()
         now = self._clock.wall()
@@ -206,9 +206,9 @@ class Pausing:
         return True
 
 
-def _may_go_on(tx: Transaction, task: TaskRecord) -> bool:
+def _may_go_on(tx: Transaction, task: TaskRecord, now: float) -> bool:
     if task.waits_rule == AGENT:
-        return task.is_cancelled or task_asking.is_over(tx, task)
+        return task.is_cancelled or task_asking.is_over(tx, task, now)
     return task.is_resumed or task.is_cancelled
 
 

@@ -1,7 +1,7 @@
 """What an agent wrote, read: nothing here waits or is written."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from paddock.domain import conversation as talks
@@ -141,9 +141,16 @@ def spent_of(events: Sequence[AgentEvent], turns: int) -> Spent:
                     int(_amount(said.get("cached_tokens"))),
                     int(_amount(said.get("output_tokens"))),
                     _amount(said.get("cost_usd")),
+                    reasoning_tokens=_thought(said),
                 )
             )
     return total
+
+
+def _thought(said: Mapping[str, object]) -> int:
+    """It is of the output, whatever an agent says."""
+    output = int(_amount(said.get("output_tokens")))
+    return min(output, int(_amount(said.get("reasoning_tokens"))))
 
 
 def _amount(said: object) -> float:

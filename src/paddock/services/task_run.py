@@ -24,7 +24,7 @@ from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
 from paddock.services import task_mail
 from paddock.services.changes import Changes
-from paddock.services.task_agents import AgentRun, Setting
+from paddock.services.task_agents import AgentRun
 from paddock.services.task_asking import Asking
 from paddock.services.task_desk import TaskDesks
 from paddock.services.task_ending import Endings
@@ -35,6 +35,7 @@ from paddock.services.task_judging import Judging
 from paddock.services.task_modes import Modes
 from paddock.services.task_moves import Cancelled, GivenUp, Moves
 from paddock.services.task_pause import Pausing, ask_no_more
+from paddock.services.task_post import Setting, TooLate
 from paddock.services.task_reviews import Reviews
 from paddock.services.task_setting import AgentSettings, Given, in_full
 from paddock.services.task_watch import Watching
@@ -195,7 +196,8 @@ class TaskRun:
             approvals, now = self._watching.approvals, self._clock.wall()
             await ask_no_more(hold, approvals, agent.traits.modes, now)
         elif conversation.has_ended:
-            mail = await self._store.read(lambda tx: task_mail.waiting(tx, hold.task.id))
+            now = self._clock.wall()
+            mail = await self._store.read(lambda tx: task_mail.waiting(tx, hold.task.id, now))
             task = await hold.refresh()
             following = after_run(
                 conversation,
@@ -244,6 +246,8 @@ class TaskRun:
         begun, now = talks.stepped(opened, talk), self._clock.wall()
 
         def begin(tx: Transaction, task: TaskRecord) -> TaskRecord:
+            if not task_mail.may_be_told(tx, mail, now):
+                raise TooLate
             task_mail.put_back(tx, task.id, opened.opening, now)
             task_mail.note_delivered(tx, task.id, mail, now)
             if task.state is TaskState.COMPLETING:  # it was not right yet
@@ -251,7 +255,8 @@ class TaskRun:
                 tx.events.append([state_event(task, now)])
             return replace(change(tx, task), conversation=begun, vitals=signs.begun(now))
 
-        await hold.change(begin, *events)
+        with suppress(TooLate):  # then it is looked at again what there is to do
+            await hold.change(begin, *events)
 
     async def _follow(self, hold: Hold, following: Next, mail: list[str]) -> None:
         if following.step is Step.BEGIN:

@@ -53,6 +53,8 @@ class Watching:
     """Of a task that says nothing of the guardian."""
     is_paused: Callable[[TaskRecord], Awaitable[bool]]
     """Whether its sandbox is: then nothing can be seen of its agent, and nothing is wrong."""
+    is_set_aside: Callable[[TaskRecord], Awaitable[bool]]
+    """Nobody goes into its sandbox, also to end its agent."""
     examine: Callable[[TaskRecord, str], Awaitable[Examined]]
     """What can be found out about one that is stuck."""
     set_aside: Callable[[TaskRecord, str], Awaitable[object]]

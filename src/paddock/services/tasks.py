@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 
 from paddock.domain import names
 from paddock.domain.conversation import Conversation
-from paddock.domain.errors import Conflict, InvalidRequest, NotFound, Unsupported
+from paddock.domain.errors import Conflict, InvalidRequest, Unsupported
 from paddock.domain.event import EventKind
 from paddock.domain.guardian import GuardianPolicy
 from paddock.domain.ids import new_id
-from paddock.domain.message import MESSAGE_PREFIX, MOST_QUEUED, Message, Mode, check_text
 from paddock.domain.quarantine import check_evidence
 from paddock.domain.reason import Reason
 from paddock.domain.records import SandboxRecord, alive, check_name, taken
@@ -24,7 +23,8 @@ from paddock.services import task_mail
 from paddock.services.changes import Changes
 from paddock.services.once import Once, Repeatable
 from paddock.services.providers import Providers
-from paddock.services.task_events import message_event, note, state_event
+from paddock.services.task_events import note, state_event
+from paddock.services.task_messages import TaskMessages
 from paddock.services.task_pause import TaskPauses, entry, found, standing
 from paddock.services.task_setting import AgentSettings
 from paddock.services.task_workspace import Workspaces
@@ -60,23 +60,6 @@ class TaskQuestions:
         principal.require(Scope.TASKS_READ)
         return await self._store.read(lambda tx: tx.tasks.list(principal.team_id, wanted, page))
 
-    async def messages(
-        self, principal: Principal, task_id: str, page: Page = _FIRST
-    ) -> Sequence[Message]:
-        task = await self.get(principal, task_id)
-        after, limit = page.after, page.limit
-        return await self._store.read(lambda tx: tx.messages.of(task.id, after=after, limit=limit))
-
-    async def message(self, principal: Principal, task_id: str, message_id: str) -> Message:
-        task = await self.get(principal, task_id)
-        message = await self._store.read(lambda tx: tx.messages.get(task.team_id, message_id))
-        if message is not None and message.task_id == task.id:
-            return message
-        raise NotFound(
-            f"task {task_id[:80]} has no message {message_id[:80]}",
-            remediation="`paddock task messages` shows those there are",
-        )
-
     async def output(
         self, principal: Principal, task_id: str, after: tuple[int, int], limit: int
     ) -> Sequence[Output]:
@@ -85,7 +68,7 @@ class TaskQuestions:
         return await self._store.read(lambda tx: tx.outputs.of(task.id, after, limit))
 
 
-class Tasks(TaskQuestions, TaskPauses):
+class Tasks(TaskQuestions, TaskMessages, TaskPauses):
     """The verbs of one noun. Every one is safe to repeat."""
 
     def __init__(
@@ -178,40 +161,6 @@ class Tasks(TaskQuestions, TaskPauses):
             return tx.tasks.replace(task)
 
         return await self._store.write(write)
-
-    async def send(
-        self, principal: Principal, task_id: str, text: str, mode: Mode, *, key: str = ""
-    ) -> Message:
-        """To its agent, which has it as soon as the mode says; the receipt tells how far it is."""
-        principal.require(Scope.TASKS_WRITE)
-        check_text(text)
-
-        def write(tx: Transaction) -> tuple[str, Message]:
-            now = self._clock.wall()
-            task = found(tx, principal.team_id, task_id)
-            self._check_hears(task, mode)
-            if len(task_mail.waiting(tx, task.id)) >= MOST_QUEUED:
-                raise Conflict(
-                    f"{MOST_QUEUED} messages wait for the agent of task {task.id}",
-                    remediation="wait until it has read some of them",
-                )
-            sent = Message(
-                id=new_id(MESSAGE_PREFIX),
-                team_id=task.team_id,
-                task_id=task.id,
-                text=text,
-                mode=mode,
-                actor=principal.actor,
-                queued_at=now,
-            )
-            tx.messages.add(sent)
-            tx.events.append([message_event(task.id, sent, now)])
-            detail = {"message": sent.id, "mode": mode}
-            tx.audit.append([entry(principal, task, "task.message", now, **detail)])
-            return sent.id, sent
-
-        request = Repeatable(principal, key, f"message {task_id}", (text, mode))
-        return await self._once.write(request, write, Message, stands=lambda _tx, _sent: True)
 
     async def diff(self, principal: Principal, task_id: str) -> tuple[bytes, bool]:
         """What its agent changed, and whether that is not all of it."""
@@ -365,20 +314,6 @@ class Tasks(TaskQuestions, TaskPauses):
     def _check_after(self, tx: Transaction, task: TaskRecord) -> None:
         for each in task.wish.after:
             found(tx, task.team_id, each)
-
-    def _check_hears(self, task: TaskRecord, mode: Mode) -> None:
-        traits = self._settings.agent(task.at_work).traits
-        if mode not in traits.modes:
-            known = ", ".join(sorted(traits.modes)) or "none: it takes no messages while it works"
-            raise InvalidRequest(
-                f"{task.at_work} cannot be sent a message in the mode {mode}",
-                remediation=f"modes that it has: {known}",
-            )
-        if not (task.state in _LISTENS or task.may_run_again) or task.is_cancelled:
-            raise Conflict(
-                f"task {task.id} is {task.state}, and its agent hears nothing more",
-                remediation="send a follow-up: a task that follows this one",
-            )
 
 
 def _in_order(records: Sequence[TaskRecord]) -> list[TaskRecord]:

@@ -13,6 +13,8 @@ from paddock.services.checkups import Checkups
 from paddock.services.guests import Guests
 from paddock.services.health import ProviderHealth
 from paddock.services.inside import Inside
+from paddock.services.leftovers import Leftovers
+from paddock.services.making import Making
 from paddock.services.providers import Providers
 from paddock.services.quarantine import Quarantines
 from paddock.services.sandboxes import Sandboxes
@@ -35,6 +37,7 @@ class Parts(Protocol):
     guests: Guests
     inside: Inside
     providers: Providers
+    making: Making
     audit_guard: AuditGuard
 
     @property
@@ -50,6 +53,7 @@ def care_of(parts: Parts, workspaces: Workspaces) -> Care:
         return {*held, *task.wish.env.values(), *(box.env.values() if box else ())}
 
     diagnosis = TaskDiagnosis(store, clock, workspaces, values)
+    leftovers = Leftovers(store, parts.guests)
     quarantines = Quarantines(
         store,
         clock,
@@ -59,7 +63,9 @@ def care_of(parts: Parts, workspaces: Workspaces) -> Care:
         guests=parts.guests,
         providers=parts.providers,
         examine=diagnosis.examine,
+        leftovers=leftovers,
     )
+    parts.making.wakings.append(leftovers.woken)
     parts.sandboxes.holds.append(quarantines.hold)
     return Care(
         TaskCleaning(store, clock, parts.sandboxes, workspaces.trees),

@@ -26,6 +26,7 @@ from paddock.services.reaper import Reaper
 from paddock.services.reconciler import Reconciler
 from paddock.services.sandboxes import Sandboxes
 from paddock.services.snapshots import Snapshots
+from paddock.services.task_expiry import MessageExpiry
 from paddock.services.task_waking import TaskWaking
 from paddock.services.task_workers import TaskWorkers
 from paddock.services.volumes import Volumes
@@ -46,6 +47,7 @@ class Rounds:
     egress_asks: EgressAsks
     task_workers: TaskWorkers
     task_waking: TaskWaking
+    message_expiry: MessageExpiry
     audit_guard: AuditGuard
 
     def begin(self, group: asyncio.TaskGroup) -> None:
@@ -118,6 +120,7 @@ def rounds_of(parts: Parts, reap_every_s: float) -> Rounds:
         parts.egress_asks,
         parts.task_parts.workers,
         parts.task_parts.waking,
+        MessageExpiry(parts.store, parts.clock),
         parts.audit_guard,
     )
 

@@ -25,6 +25,7 @@ from paddock.services.events import EventFeed
 from paddock.services.guardian import Readers
 from paddock.services.guests import Guests
 from paddock.services.inside import Inside
+from paddock.services.making import Making
 from paddock.services.once import Once
 from paddock.services.prompt_secrets import PromptSecrets
 from paddock.services.providers import Providers
@@ -74,6 +75,7 @@ class Parts(Protocol):
     snapshots: Snapshots
     guests: Guests
     inside: Inside
+    making: Making
     events: EventFeed
     audit_guard: AuditGuard
 
@@ -141,6 +143,9 @@ def _watching(
         sandbox = await parts.changes.find(task.team_id, task.sandbox_id)
         return sandbox.state is SandboxState.PAUSED
 
+    async def is_set_aside(task: TaskRecord) -> bool:
+        return (await parts.changes.find(task.team_id, task.sandbox_id)).quarantine is not None
+
     async def set_aside(task: TaskRecord, why: str) -> None:
         await care.quarantines.set(system(task.team_id, "guardian"), task.sandbox_id, why)
 
@@ -150,6 +155,7 @@ def _watching(
         _readers(config.reviewer),
         *guard,
         is_paused=is_paused,
+        is_set_aside=is_set_aside,
         examine=care.diagnosis.examine,
         set_aside=set_aside,
     )

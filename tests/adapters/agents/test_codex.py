@@ -93,7 +93,7 @@ def test_a_run_with_a_message_becomes_events():
         }
     ]
     assert told.of(Kind.USAGE) == 2 * [
-        {"input_tokens": 1000, "cached_tokens": 0, "output_tokens": 50}
+        {"input_tokens": 1000, "cached_tokens": 0, "output_tokens": 50, "reasoning_tokens": 0}
     ]
     assert told.of(Kind.COMPLETED) == [{"text": "step2", "ok": True}]
     assert CODEX.end(told.talk, 0, "").events == ()

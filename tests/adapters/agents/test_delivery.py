@@ -29,13 +29,15 @@ class Scene:
         self.told = begun(self.agent)
         self.passed = 0
         self.texts = {}
+        self.modes = {}
         self._pass_on()
 
     def move(self, move):
         simulated = self.simulated
         if isinstance(move, Mode):
-            sent = message(f"text {len(self.texts)}", move, f"msg_{len(self.texts)}")
+            sent = message(f"text {len(self.modes)}", move, f"msg_{len(self.modes)}")
             self.texts[sent.id] = sent.text
+            self.modes[sent.id] = move
             self.told.then(self.agent.tell(self.told.talk, sent))
         elif move == "read" and simulated.told:
             simulated.read()
@@ -50,6 +52,19 @@ class Scene:
         self._pass_on()
         # Whoever closes its input then must not lose anything.
         assert not (self.told.talk.is_over and not simulated.told and simulated.is_busy)
+
+    def drop(self):
+        """What nobody has passed on yet, as if it were too late for that."""
+        said = {say.message for say in self.told.says} | set(self.told.delivered)
+        late = [
+            name
+            for name, mode in self.modes.items()
+            if name not in said and name in self.texts and mode is not Mode.INTERRUPT
+        ]
+        self.told.then(self.agent.drop(self.told.talk, late))
+        for name in late:
+            del self.texts[name]
+        self._pass_on()
 
     def settle(self):
         """Until nothing moves any more."""
@@ -76,6 +91,24 @@ def test_a_message_arrives_once_and_then_the_agent_is_over(name, moves):
     assert sorted(told.delivered) == sorted(told.seen) == sorted(scene.texts)
     got = scene.simulated.seen
     assert sorted(got) == sorted([*scene.texts.values(), "do the task"])
+
+
+@pytest.mark.proves("M2")
+@pytest.mark.parametrize("name", sorted(SIMULATED))
+@settings(max_examples=200, deadline=None)
+@given(moves=MOVES, more=MOVES)
+def test_what_is_dropped_never_arrives_and_the_others_do(name, moves, more):
+    scene = Scene(name)
+    for move in moves:
+        scene.move(move)
+    scene.drop()
+    for move in more:
+        scene.move(move)
+    scene.settle()
+    assert scene.told.talk.is_over
+    got = scene.simulated.seen
+    assert sorted(got) == sorted([*scene.texts.values(), "do the task"])
+    assert sorted(scene.told.seen) == sorted(scene.texts)
 
 
 @pytest.mark.parametrize("name", sorted(SIMULATED))

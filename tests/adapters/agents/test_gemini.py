@@ -23,7 +23,9 @@ def test_what_it_prints_becomes_events():
     ]
     assert told.of(Kind.TOOL_CALL)[0]["input"] == {"file_path": "hello.txt", "content": "hi"}
     assert told.of(Kind.FILE_EDITED) == [{"path": "hello.txt", "kind": "update", "diff": ""}]
-    assert told.of(Kind.USAGE) == [{"input_tokens": 2000, "cached_tokens": 0, "output_tokens": 100}]
+    assert told.of(Kind.USAGE) == [
+        {"input_tokens": 2000, "cached_tokens": 0, "output_tokens": 100, "reasoning_tokens": 0}
+    ]
     assert told.of(Kind.COMPLETED) == [{"text": "Created hello.txt.", "ok": True}]
     assert told.session.endswith("001")
     assert told.talk.is_over
@@ -32,7 +34,7 @@ def test_what_it_prints_becomes_events():
 def test_thoughts_count_as_output():
     told = played(GEMINI, "gemini-shell-usage")
     assert told.of(Kind.USAGE) == [
-        {"input_tokens": 2000, "cached_tokens": 800, "output_tokens": 140}
+        {"input_tokens": 2000, "cached_tokens": 800, "output_tokens": 140, "reasoning_tokens": 40}
     ]
 
 

@@ -66,7 +66,7 @@ async def test_everything_about_a_task_is_kept(store, team, others):
             "state": S.FAILED,
             "phase": Phase.AGENT,
             "reason": Reason.BUDGET,
-            "spent": Spent(1, 2, 3, 0.25, 4),
+            "spent": Spent(1, 2, 3, 0.25, 4, 2),
             "result": Result(
                 "done",
                 (FileChange("a", "added", 3, 0),),
@@ -259,6 +259,10 @@ async def test_messages_keep_their_order_and_their_receipts(store, team, others)
     assert later == sent[1:]
     queued = frozenset({MessageState.QUEUED})
     assert await store.read(lambda tx: tx.messages.of(made.id, queued)) == [sent[1]]
+    assert await store.read(lambda tx: tx.messages.queued()) == [sent[1].id]
+    over = replace(made, state=S.FAILED)
+    await store.write(lambda tx: tx.tasks.replace(over))
+    assert await store.read(lambda tx: tx.messages.queued()) == []
     assert await store.read(lambda tx: tx.messages.get(others.id, sent[0].id)) is None
     gone = replace(sent[0], id=next_id("msg"))
     with pytest.raises(NotFound):

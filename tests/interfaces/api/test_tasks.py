@@ -142,6 +142,9 @@ async def test_messages_have_receipts_and_are_sent_once(plane):
     one = await plane.admin.get(f"{path}/{sent['id']}")
     assert one.body == found[0]
     assert one["queued_at"] <= one["delivered_at"] <= one["seen_at"]
+    assert (one["expires_at"], one["expected_at"]) == (None, None)
+    bad = await plane.admin.post(path, {"text": "x", "ttl_s": 0})
+    assert (bad.status, bad["error"]["code"]) == (400, "invalid_request")
     page = await plane.admin.get(f"{path}?limit=1")
     assert [each["id"] for each in page["items"]] == [sent["id"]]
     page = await plane.admin.get(f"{path}?limit=1&cursor={page['next_cursor']}")

@@ -2,6 +2,8 @@
 
 import os
 import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,7 @@ def test_another_branch_and_another_place_can_be_asked_for(cli, repository):
     assert done.stdout == b"/tmp/here\nextra\n"
 
 
+@pytest.mark.proves("H9")
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -66,6 +69,40 @@ def test_what_cannot_be_cloned_is_said_before_anything_is_made(cli, repository, 
     assert says in done.stderr
     assert cli.left() == []
     assert not Path("/tmp/owned").exists()
+
+
+class _Refuses(BaseHTTPRequestHandler):
+    """A host of repositories that knows none of those who ask."""
+
+    def do_GET(self) -> None:
+        self.send_response(401)
+        self.send_header("WWW-Authenticate", 'Basic realm="git"')
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.proves("H9")
+def test_wrong_credentials_are_said_before_anything_is_made(cli):
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Refuses) as host:
+        serving = threading.Thread(target=host.serve_forever)
+        serving.start()
+        try:
+            place = f"127.0.0.1:{host.server_port}/x.git"
+            known = cli.run("--repo", f"http://me:s3cr3t@{place}", "--", "true")
+            nobody = cli.run("--repo", f"http://{place}", "--", "true")
+        finally:
+            host.shutdown()
+            serving.join()
+    assert (known.returncode, nobody.returncode) == (1, 1)
+    assert f"http://{place} could not be cloned: ".encode() in known.stderr
+    assert b"Authentication failed" in known.stderr
+    assert b"s3cr3t" not in known.stderr
+    assert b"could not read Username" in nobody.stderr
+    assert b"your access" in nobody.stderr
+    assert cli.left() == []
 
 
 @pytest.mark.proves("K9")

@@ -98,11 +98,16 @@ async def test_it_is_told_something_waited_for_and_cancelled(server):
         break
     sent = await task.send("a word", mode="interrupt")
     assert (sent.state, sent.mode) == ("queued", "interrupt")
+    assert (sent.expected_at, sent.expires_at) == (sent.queued_at, None)
     async with asyncio.timeout(20):
         while [each.state async for each in task.messages()] != ["seen"]:
             await asyncio.sleep(0.05)
+    brief = await task.send("for a while", ttl=60)
+    assert (brief.expires_at - brief.queued_at).total_seconds() == 60
     with pytest.raises(InvalidRequest):
         await task.send("")
+    with pytest.raises(InvalidRequest):
+        await task.send("for no time", ttl=0)
     with pytest.raises(Conflict):
         await task.diff()
     assert (await task.cancel()).cancelling

@@ -5,6 +5,8 @@ first, some run both at once. So there is never more than one here, and no messa
 agent in the middle of a turn. An adapter for an agent of which it is known may say otherwise.
 """
 
+from collections.abc import Collection
+
 from paddock.adapters.agents import acp_talk
 from paddock.adapters.agents.checks import check_command, check_model, check_options
 from paddock.domain.agent import Brief, Launch, Talk, Traits
@@ -49,6 +51,9 @@ class Acp:
 
     def tell(self, talk: Talk, message: Message) -> Talk:
         return acp_talk.told(talk, message)
+
+    def drop(self, talk: Talk, message_ids: Collection[str]) -> Talk:
+        return acp_talk.dropped(talk, message_ids)
 
     def taken(self, talk: Talk, message_id: str) -> Talk:
         """Never asked for: it has no inbox."""

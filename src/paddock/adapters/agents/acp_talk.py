@@ -7,7 +7,7 @@ State: `calls`, our open requests; `plan`, what is wanted, until the prompt is o
 open calls of tools; `saying` and `last`, see `joining`; `cancelling`, `stopping`, `over`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,6 +77,18 @@ def told(talk: Talk, message: Message) -> Talk:
     else:
         _interrupt(step, given)
     return step.talk()
+
+
+def dropped(talk: Talk, message_ids: Collection[str]) -> Talk:
+    step = _Step(dict(talk.state))
+    step.state["waiting"] = _without(step.state.get("waiting", []), message_ids)
+    if plan := step.state.get("plan"):
+        step.state["plan"] = {**plan, "also": _without(plan["also"], message_ids)}
+    return step.talk()
+
+
+def _without(given: list[Json], message_ids: Collection[str]) -> list[Json]:
+    return [item for item in given if item["id"] not in message_ids]
 
 
 def stopped(talk: Talk) -> Talk:

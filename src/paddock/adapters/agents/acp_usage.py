@@ -10,10 +10,10 @@ def usage(result: Json) -> list[AgentEvent]:
     if given:
         return _event(_counted(given))
     quota = table(result, "_meta", "quota", "token_count")
-    return _event((whole(quota, "input_tokens"), 0, whole(quota, "output_tokens")))
+    return _event((whole(quota, "input_tokens"), 0, whole(quota, "output_tokens"), 0))
 
 
-def _counted(given: Json) -> tuple[int, int, int]:
+def _counted(given: Json) -> tuple[int, int, int, int]:
     fresh, cached = whole(given, "inputTokens"), whole(given, "cachedReadTokens")
     written, output = whole(given, "cachedWriteTokens"), whole(given, "outputTokens")
     thought = whole(given, "thoughtTokens")
@@ -22,11 +22,11 @@ def _counted(given: Json) -> tuple[int, int, int]:
         fresh += cached + written
     if whole(given, "totalTokens") >= fresh + output + thought:
         output += thought
-    return fresh, cached, output
+    return fresh, cached, output, thought
 
 
-def _event(counts: tuple[int, int, int]) -> list[AgentEvent]:
+def _event(counts: tuple[int, int, int, int]) -> list[AgentEvent]:
     if not any(counts):
         return []
-    names = ("input_tokens", "cached_tokens", "output_tokens")
+    names = ("input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens")
     return [AgentEvent(AgentEventKind.USAGE, dict(zip(names, counts, strict=True)))]

@@ -5,7 +5,7 @@ says of each when it has it and when the model gets it. When the input is closed
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from paddock.adapters.agents import claude_stream as stream
@@ -89,6 +89,10 @@ class ClaudeCode:
 
     def tell(self, talk: Talk, message: Message) -> Talk:
         return stream.told(talk.state, message)
+
+    def drop(self, talk: Talk, message_ids: Collection[str]) -> Talk:
+        """Nothing is kept here but what interrupts."""
+        return stream.step(talk.state, None)
 
     def taken(self, talk: Talk, message_id: str) -> Talk:
         """Never asked for: it has no inbox."""

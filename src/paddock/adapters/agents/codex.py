@@ -5,6 +5,7 @@ is closed it ends.
 """
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 from paddock.adapters.agents import codex_stream as stream
@@ -75,6 +76,9 @@ class Codex:
 
     def tell(self, talk: Talk, message: Message) -> Talk:
         return stream.told(talk.state, message)
+
+    def drop(self, talk: Talk, message_ids: Collection[str]) -> Talk:
+        return stream.dropped(talk.state, message_ids)
 
     def taken(self, talk: Talk, message_id: str) -> Talk:
         """Never asked for: it has no inbox."""

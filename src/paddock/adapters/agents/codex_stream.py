@@ -17,7 +17,7 @@ Of a conversation is kept:
     stopping    no turn is to come
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -107,6 +107,14 @@ def told(state: State, message: Message) -> Talk:
     place = 1 if queue and not queue[0]["id"] else 0
     queue = [*queue[:place], entry, *queue[place:]]
     return _moved_on(Talk(state={**state, "queue": queue, "breaks": True}))
+
+
+def dropped(state: State, message_ids: Collection[str]) -> Talk:
+    rest = {
+        where: [entry for entry in state[where] if entry["id"] not in message_ids]
+        for where in ("queue", "hints")
+    }
+    return _moved_on(Talk(state={**state, **rest}))
 
 
 def stopped(state: State) -> Talk:
@@ -294,6 +302,7 @@ def _used(state: State, params: Json, *, is_own: bool) -> Talk:
         "input_tokens": whole(usage, "last", "inputTokens"),
         "cached_tokens": whole(usage, "last", "cachedInputTokens"),
         "output_tokens": whole(usage, "last", "outputTokens"),
+        "reasoning_tokens": whole(usage, "last", "reasoningOutputTokens"),
     }
     counted = total if is_own else state["counted"]
     return Talk(state={**state, "counted": counted}, events=(AgentEvent(_K.USAGE, data),))

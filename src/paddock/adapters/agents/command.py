@@ -4,6 +4,8 @@ All that is known of it is what it prints and how it ends. Tokens are counted wh
 model, if that is a route of the sandbox's.
 """
 
+from collections.abc import Collection
+
 from paddock.adapters.agents.checks import check_command, check_options
 from paddock.adapters.agents.endings import died, ended_badly
 from paddock.adapters.agents.lines import cut
@@ -54,6 +56,10 @@ class Command:
         return Talk(state={**talk.state, "last": data["text"]}, events=(event,))
 
     def tell(self, talk: Talk, message: Message) -> Talk:
+        """Never asked for: it has no modes."""
+        return talk.further()
+
+    def drop(self, talk: Talk, message_ids: Collection[str]) -> Talk:
         """Never asked for: it has no modes."""
         return talk.further()
 

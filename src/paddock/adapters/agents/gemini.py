@@ -7,6 +7,7 @@ Nothing it understands breaks off what it does; it is ended, and a new run goes 
 
 import json
 import shlex
+from collections.abc import Collection
 from importlib.resources import files
 
 from paddock.adapters.agents import gemini_stream as stream
@@ -125,6 +126,10 @@ class Gemini:
         told = {**state.get("told", {}), message.id: stream.PUT}
         says = (Say(body, Door.INBOX, message.id),)
         return Talk(state={**state, "told": told}, says=says)
+
+    def drop(self, talk: Talk, message_ids: Collection[str]) -> Talk:
+        """Never asked for: what it is told, it has at once."""
+        return talk.further()
 
     def taken(self, talk: Talk, message_id: str) -> Talk:
         return stream.taken(talk.state, message_id)

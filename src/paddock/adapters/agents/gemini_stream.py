@@ -145,8 +145,14 @@ def _completed(state: State, *, is_good: bool = True) -> AgentEvent:
 def _usage(stats: Json) -> tuple[AgentEvent, ...]:
     given, total = whole(stats, "input_tokens"), whole(stats, "total_tokens")
     # Thoughts are in the sum only.
-    output = max(total - given, whole(stats, "output_tokens"))
-    data = {"input_tokens": given, "cached_tokens": whole(stats, "cached"), "output_tokens": output}
+    spoken = whole(stats, "output_tokens")
+    output = max(total - given, spoken)
+    data = {
+        "input_tokens": given,
+        "cached_tokens": whole(stats, "cached"),
+        "output_tokens": output,
+        "reasoning_tokens": output - spoken,
+    }
     return (AgentEvent(_K.USAGE, data),) if number(stats, "total_tokens") else ()
 
 

@@ -6,7 +6,7 @@ request only, so it is not asked for them; they are counted on their way to the 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from paddock.adapters.agents import acp_talk
 from paddock.adapters.agents.checks import check_model, check_options
@@ -97,6 +97,9 @@ class OpenCode:
 
     def tell(self, talk: Talk, message: Message) -> Talk:
         return acp_talk.told(talk, message)
+
+    def drop(self, talk: Talk, message_ids: Collection[str]) -> Talk:
+        return acp_talk.dropped(talk, message_ids)
 
     def taken(self, talk: Talk, message_id: str) -> Talk:
         """Never asked for: it has no inbox."""

@@ -14,6 +14,7 @@ from paddock.ports.agent import Agent
 
 _KINDS: tuple[Agent, ...] = (ClaudeCode(), Codex(), OpenCode(), Gemini(), Acp(), Command())
 AGENTS: Mapping[str, Agent] = {agent.traits.name: agent for agent in _KINDS}
+_FUNCTIONS = ("check", "launch", "begin", "hear", "tell", "drop", "taken", "stop", "end")
 
 
 def agent_named(name: str) -> Agent:
@@ -31,6 +32,9 @@ def own_agents(names: Iterable[str]) -> Mapping[str, Agent]:
         module, _, name = each.partition(":")
         try:
             agent: Agent = getattr(importlib.import_module(module), name)()
+            # Said now, and not when the first task needs it.
+            for function in _FUNCTIONS:
+                getattr(agent, function)
             found[agent.traits.name] = agent
         except (ImportError, AttributeError, TypeError, ValueError) as error:
             raise InvalidRequest(

@@ -242,6 +242,14 @@ class SqlMessages:
         query = query.order_by(task_message.c.id).limit(limit)
         return [_to_message(row) for row in self._connection.execute(query).mappings()]
 
+    def queued(self) -> Sequence[str]:
+        # As a subquery: then the few tasks that are not over lead to their messages.
+        query = select(task_message.c.id).where(
+            task_message.c.task_id.in_(select(task.c.id).where(NOT_OVER)),
+            task_message.c.state == MessageState.QUEUED,
+        )
+        return [each for (each,) in self._connection.execute(query)]
+
     def replace(self, message: Message) -> None:
         row = _message_row(message)
         same = task_message.c.id == row.pop("id")

@@ -58,12 +58,14 @@ KNOWN: Mapping[str, Known] = {
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What a request took, in tokens. `input` is without what came from a cache."""
+    """What a request took, in tokens. `input` is without what came from a cache; what was thought
+    is output, so that it is paid for once."""
 
     input: int = 0
     output: int = 0
     cache_read: int = 0
     cache_write: int = 0
+    reasoning: int = 0
 
     def __add__(self, other: "Tokens") -> "Tokens":
         return Tokens(
@@ -71,6 +73,7 @@ class Tokens:
             self.output + other.output,
             self.cache_read + other.cache_read,
             self.cache_write + other.cache_write,
+            self.reasoning + other.reasoning,
         )
 
     @property

@@ -77,6 +77,8 @@ class ModelUsage:
     input_tokens: int
     """Without those that came from a cache."""
     output_tokens: int
+    reasoning_tokens: int
+    """Of the output, what was thought."""
     cache_read_tokens: int
     cache_write_tokens: int
     cost_usd: float

@@ -60,13 +60,14 @@ class AsyncTaskCourse(AsyncTaskOrders):
                 return
             await pauses.wait(failure, self._server.patience_s(failure))
 
-    async def send(self, text: str, *, mode: str = "now") -> MessageInfo:
+    async def send(self, text: str, *, mode: str = "now", ttl: float | None = None) -> MessageInfo:
         """Tell its agent something while it works: `now` at the next tool boundary, at the end of
-        this `turn`, or at once as an `interrupt`. InvalidRequest for a mode that it lacks."""
+        this `turn`, or at once as an `interrupt`. InvalidRequest for a mode that it lacks. With a
+        `ttl` in seconds it is delivered by then or never."""
         answer = await self._server.call(
             "POST",
             f"{self._path}/messages",
-            json={"text": text, "mode": mode},
+            json={"text": text, "mode": mode, **({} if ttl is None else {"ttl_s": ttl})},
             key=new_id("key"),
         )
         return read(MessageInfo, answer)

@@ -14,6 +14,8 @@ class Spent:
     input_tokens: int
     cached_tokens: int
     output_tokens: int
+    reasoning_tokens: int
+    """Of the output, what the model thought."""
     cost_usd: float
     turns: int
 
@@ -304,11 +306,15 @@ class MessageInfo:
     text: str
     mode: str
     state: str
-    """`queued`, `delivered` to the agent's program, `seen` by its model, or `undelivered`."""
+    """`queued`, `delivered` to the agent's program, `seen` by its model, `undelivered` when its
+    task was over before, or `expired` when its time was."""
     actor: str
     queued_at: datetime
     delivered_at: datetime | None
     seen_at: datetime | None
+    expires_at: datetime | None
+    expected_at: datetime | None
+    """When the agent was likely to read it, as things were when it was sent; None is unknown."""
     detail: str
 
 

@@ -1,7 +1,7 @@
 """The scripted agent behind the port: it has everything that an agent can have."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,10 @@ class ScriptedAgent:
         return Talk(
             state={**talk.state, "open": waiting}, says=(Say(_line(said), message=message.id),)
         )
+
+    def drop(self, talk: Talk, message_ids: Collection[str]) -> Talk:
+        """Never asked for: what it is told, it has at once."""
+        return talk.further()
 
     def taken(self, talk: Talk, message_id: str) -> Talk:
         return talk.further()

@@ -14,6 +14,7 @@ from tests.interfaces.client.conftest import serving
 from tests.tasks.conftest import SETTINGS
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.proves("U9")]
+SPOKE = {"output_tokens": 3, "reasoning_tokens": 2}
 HERE = ("--agent", "scripted", "--template", "plain")
 
 
@@ -49,7 +50,7 @@ def test_a_task_is_run_and_told_line_by_line(cli, tmp_path):
         "1m",
         "--name",
         "line-by-line",
-        stdin=prompt_of({"usage": {"input_tokens": 7, "cost_usd": 0.5}}, *steps).encode(),
+        stdin=prompt_of({"usage": {"input_tokens": 4, **SPOKE, "cost_usd": 0.5}}, *steps).encode(),
     )
     said = done.stdout.decode()
     assert done.returncode == 0, said + done.stderr.decode()
@@ -57,7 +58,7 @@ def test_a_task_is_run_and_told_line_by_line(cli, tmp_path):
         assert part in said, (part, said)
     assert "added    +1     -0     out.txt" in said
     assert "✓ same  exit 0" in said
-    assert "7 tokens  $0.5000" in said
+    assert "7 tokens (2 of them thought)  $0.5000" in said
     (task, *_) = cli.answer("task", "ls", "--state", "completed")["tasks"]
     assert task["name"] == "line-by-line"
     shown = cli.text("task", "show", task["id"])
@@ -233,7 +234,9 @@ def test_it_is_told_something_and_cancelled(cli):
     task = begun(cli, {"say": "begun"}, {"await": 9})
     following = cli.start("task", "logs", "-f", task)
     sent = cli.text("task", "send", task, "a word", "--mode", "interrupt")
-    assert sent.endswith("  queued\n")
+    assert sent.endswith("  queued, read at once\n")
+    unsure = cli.text("task", "send", task, "or this", "--mode", "turn", "--ttl", "1h")
+    assert unsure.endswith("  queued\n")
     assert "interrupt" in cli.text("task", "messages", task)
     assert cli.text("task", "cancel", task) == f"{task}  cancelling\n"
     out, _ = following.communicate(timeout=40)

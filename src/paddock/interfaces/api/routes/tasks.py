@@ -104,7 +104,8 @@ async def resume(given: Given, who: Who, task: str) -> TaskShape:
 async def send(given: Given, who: Who, *, key: Key, task: str, wanted: SendMessage) -> MessageShape:
     """Tell its agent something while it works. The message says how far it has come; a mode that
     the agent lacks is refused."""
-    return show_message(await given.tasks.send(who, task, wanted.text, wanted.mode, key=key))
+    sent = await given.tasks.send(who, task, wanted.text, wanted.mode, ttl_s=wanted.ttl_s, key=key)
+    return show_message(sent)
 
 
 @router.get("/tasks/{task}/messages")

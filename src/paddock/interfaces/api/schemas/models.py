@@ -53,6 +53,7 @@ class ModelUsageShape(Shape):
     requests: int
     input_tokens: int = Field(description="without those that came from a cache")
     output_tokens: int
+    reasoning_tokens: int = Field(description="of the output, what was thought")
     cache_read_tokens: int
     cache_write_tokens: int
     cost_usd: float
@@ -92,6 +93,7 @@ def show_models(standing: ModelStanding) -> ModelsShape:
                 requests=each.requests,
                 input_tokens=each.tokens.input,
                 output_tokens=each.tokens.output,
+                reasoning_tokens=each.tokens.reasoning,
                 cache_read_tokens=each.tokens.cache_read,
                 cache_write_tokens=each.tokens.cache_write,
                 cost_usd=round(each.cost_usd, 6),

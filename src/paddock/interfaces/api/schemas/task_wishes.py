@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from paddock.domain.agent import ToolServer, WorkMode
 from paddock.domain.budget import Budget
 from paddock.domain.ids import new_id
-from paddock.domain.message import Mode
+from paddock.domain.message import LONGEST_TTL_S, Mode
 from paddock.domain.prompt_template import BUILT_IN, LONGEST_VALUE, MOST_VARIABLES
 from paddock.domain.sandbox import Limits
 from paddock.domain.task_wish import (
@@ -322,3 +322,11 @@ class SendMessage(Shape):
             "`interrupt` at once; not every agent has every mode"
         ),
     ] = Mode.NOW
+    ttl_s: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            le=LONGEST_TTL_S,
+            description="it ends as `expired` where no agent has it by then",
+        ),
+    ] = None

@@ -40,6 +40,7 @@ class SpentShape(Shape):
     input_tokens: int
     cached_tokens: int = Field(description="of the input, what the model API had cached")
     output_tokens: int
+    reasoning_tokens: int = Field(description="of the output, what the model thought")
     cost_usd: float
     turns: int = Field(description="answers of the model, each with the tools that it called")
 
@@ -189,6 +190,11 @@ class MessageShape(Shape):
     queued_at: datetime
     delivered_at: datetime | None = Field(description="when the agent's program had it")
     seen_at: datetime | None = Field(description="when a request to the model held it")
+    expires_at: datetime | None = Field(description="until when it may be delivered")
+    expected_at: datetime | None = Field(
+        description="when the agent was likely to read it, as things were when it was sent; null "
+        "where nothing says so: it is not at work, or in a step or turn of unknown length"
+    )
     detail: str
 
 
@@ -268,6 +274,8 @@ def show_message(message: Message) -> MessageShape:
         queued_at=at(message.queued_at),
         delivered_at=moment(message.delivered_at),
         seen_at=moment(message.seen_at),
+        expires_at=moment(message.expires_at),
+        expected_at=moment(message.expected_at),
         detail=message.detail,
     )
 
@@ -307,6 +315,7 @@ def _spent(spent: Spent) -> SpentShape:
         input_tokens=spent.input_tokens,
         cached_tokens=spent.cached_tokens,
         output_tokens=spent.output_tokens,
+        reasoning_tokens=spent.reasoning_tokens,
         cost_usd=round(spent.cost_usd, 6),
         turns=spent.turns,
     )

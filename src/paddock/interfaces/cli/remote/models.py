@@ -50,11 +50,13 @@ def usage(invocation: Invocation, name: str) -> None:
             str(each["input_tokens"]),
             str(each["cache_read_tokens"]),
             str(each["output_tokens"]),
+            str(each["reasoning_tokens"]),
             _cost(each),
         )
         for each in found["used"]
     ]
-    print_table(("ROUTE", "MODEL", "REQUESTS", "INPUT", "CACHED", "OUTPUT", "USD"), rows)
+    names = ("ROUTE", "MODEL", "REQUESTS", "INPUT", "CACHED", "OUTPUT", "THOUGHT", "USD")
+    print_table(names, rows)
 
 
 def _cost(used: Mapping[str, Any]) -> str:

@@ -176,7 +176,8 @@ def say_result(task: TaskInfo) -> None:
 def spent(task: TaskInfo | TaskSummary) -> str:
     used = task.spent
     turns = "1 turn" if used.turns == 1 else f"{used.turns} turns"
-    return f"{used.tokens} tokens  ${used.cost_usd:.4f}  {turns}"
+    thought = f" ({used.reasoning_tokens} of them thought)" if used.reasoning_tokens else ""
+    return f"{used.tokens} tokens{thought}  ${used.cost_usd:.4f}  {turns}"
 
 
 def print_tasks(tasks: list[TaskSummary], *, compared: bool = False) -> None:

@@ -13,7 +13,7 @@ from paddock.interfaces.cli.invocation import Invocation, pass_invocation
 from paddock.interfaces.cli.noun import Noun
 from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import age, print_json, print_table, printable
-from paddock.interfaces.cli.params import pairs
+from paddock.interfaces.cli.params import Seconds, pairs
 from paddock.interfaces.cli.remote import task_care, task_giving
 from paddock.interfaces.cli.remote.session import SandboxName, answer, connected, gathered, plain
 from paddock.interfaces.cli.remote.task_telling import in_lines, print_tasks, say_result
@@ -124,13 +124,21 @@ def logs(invocation: Invocation, task_id: str, follow: bool, *, after: int) -> i
     show_default=True,
     help="At the next tool boundary, after this turn, or at once.",
 )
+@click.option("--ttl", type=Seconds(), help="Delivered within this time, or never.")
 @output_options
 @pass_invocation
-def send(invocation: Invocation, task_id: str, text: str, mode: str) -> None:
+def send(invocation: Invocation, task_id: str, text: str, *, mode: str, ttl: float | None) -> None:
     """Tell the agent of a task something while it works."""
     words = sys.stdin.read() if text == "-" else text
-    sent = _with(task_id, lambda each: each.send(words, mode=mode))
-    answer(invocation, sent, f"{sent.id}  {sent.state}")
+    sent = _with(task_id, lambda each: each.send(words, mode=mode, ttl=ttl))
+    answer(invocation, sent, f"{sent.id}  {sent.state}{_expected(sent)}")
+
+
+def _expected(sent: MessageInfo) -> str:
+    if sent.expected_at is None:
+        return ""
+    seconds = (sent.expected_at - sent.queued_at).total_seconds()
+    return f", likely to be read in about {seconds:.0f} s" if seconds >= 1 else ", read at once"
 
 
 @task.command()

@@ -33,10 +33,11 @@ class TaskCourse(TaskOrders):
         when the connection breaks or the server restarts. Of some kinds, and the last."""
         return portal().each(self._inner.events(after=after, kinds=kinds, follow=follow))
 
-    def send(self, text: str, *, mode: str = "now") -> MessageInfo:
+    def send(self, text: str, *, mode: str = "now", ttl: float | None = None) -> MessageInfo:
         """Tell its agent something while it works: `now` at the next tool boundary, at the end of
-        this `turn`, or at once as an `interrupt`. InvalidRequest for a mode that it lacks."""
-        return portal().run(self._inner.send(text, mode=mode))
+        this `turn`, or at once as an `interrupt`. InvalidRequest for a mode that it lacks. With a
+        `ttl` in seconds it is delivered by then or never."""
+        return portal().run(self._inner.send(text, mode=mode, ttl=ttl))
 
     def messages(self) -> Iterator[MessageInfo]:
         """What its agent was told, with receipts, in the order in which it was sent."""
