@@ -154,7 +154,9 @@ async def measure(engine: docker.Engine) -> list[rows.Row]:
         sandbox = await api.create()
         ours_ms = await rows.median(200, lambda _: rows.timed(lambda: api.execute(sandbox, "true")))
         latency_ms = await _line_latency(api, sandbox)
+        await _anew(api, data)
         by_sdk = await _by_sdk(api)
+        await _anew(api, data)
         by_e2b = await asyncio.to_thread(_by_e2b, api)
         place = Server(api.url, api.token)
         bursts = [
@@ -199,11 +201,16 @@ async def _by_sdk(api: Api) -> tuple[float, float]:
     return create_ms, run_ms
 
 
+async def _anew(api: Api, data: Path) -> None:
+    """Everybody finds a full pool, and nobody's sandboxes are being replaced meanwhile."""
+    await api.remove_all()
+    await until_warm(data, _WARM)
+
+
 async def _burst(
     api: Api, data: Path, by: str, first_output: Callable[[], Awaitable[object]]
 ) -> rows.Row:
-    await api.remove_all()
-    await until_warm(data, _WARM)
+    await _anew(api, data)
     times = await asyncio.gather(*(rows.timed(first_output) for _ in range(100)))
     await api.remove_all()
     what = f"100 creates at once by {by}, pool of 100, p50"
