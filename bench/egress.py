@@ -145,8 +145,8 @@ async def _bound(provider: LocalProvider, address: str) -> list[rows.Row]:
     name = "egress to a bound host, one connection, 256 MiB (open)"
     added = ours[0] - direct[0]
     return [
-        rows.at_least(name, ours[1], 50, "MB/s", direct[1]),
-        rows.at_most("egress to a bound host, small GET, added p50", added, 10, "ms"),
+        rows.at_least(name, ours[1], 200, "MB/s", direct[1]),
+        rows.at_most("egress to a bound host, small GET, added p50", added, 3, "ms"),
     ]
 
 
