@@ -1,6 +1,7 @@
 """Money that is set aside: what a request may cost, who waits, and what is given back."""
 
 import json
+import time
 
 import msgspec
 import pytest
@@ -53,7 +54,9 @@ def test_a_request_says_what_it_may_take(said: dict, output: int):
         b'{"model": "dear", "n": 1, "model": "cheap"}',
         b'{"stream": true, "\\u0073tream": false}',
         b'{"generationConfig": {"maxOutputTokens": 9, "maxOutputTokens": 1}}',
-        b'{"messages": [{"content": [{"type": "file", "type": "text"}]}]}',
+        b'{"a":{"b":[1, {"c": "}"}]} , "n" :2,"n":2}',
+        b'{"n": 1.5, "\\u006e": 1, "a": 2}',
+        b'{"stream_options": {"include_usage": true, "include_usage": false}}',
         b"{" + b'"a": 1, ' * 200_000 + b'"b": 1}',
     ],
 )
@@ -65,6 +68,15 @@ def test_what_is_said_twice_is_not_judged_by_one_of_the_two(body: bytes):
 def test_the_same_name_in_different_objects_is_said_once():
     check_single(b"")
     check_single(b'{"model": "m", "n": 1, "tools": [{"model": 1}, {"model": 2}], "x": {"n": 2}}')
+    check_single(b' { "a" : "\\"n\\": 1" ,\n"n":1.50, "b": {}, "": null } ')
+
+
+def test_a_large_request_is_gone_through_quickly():
+    """By the processor's time: nothing else of the gateway goes on meanwhile."""
+    body = b'{"messages": [' + b"{}," * 4_000_000 + b'{}], "n": 1}'
+    began = time.process_time()
+    check_single(body)
+    assert time.process_time() - began < 1
 
 
 def test_what_cannot_be_read_has_no_bound():

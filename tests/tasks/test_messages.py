@@ -80,6 +80,31 @@ async def test_what_is_kept_for_the_next_turn_expires_while_the_agent_works(work
 
 
 @pytest.mark.proves("M2")
+async def test_what_was_kept_while_nobody_looked_after_the_task_expires(database):
+    async with disposable(database=database, settings=SETTINGS) as plane:
+        working = Working(plane, await operator(plane))
+        async with at_work(plane):
+            wish = {"workspace": Workspace(template="plain"), "options": {"command": SERVER}}
+            wanted = Submission(TaskWish("wait for me", agent="acp", **wish))
+            task = await working.tasks.create(working.who, wanted)
+            await working.until(task, lambda now: now.conversation.session == "s1")
+            late = await send(working, task, "too late", Mode.TURN, ttl_s=1)
+            await working.until(task, lambda now: late.id in now.conversation.told)
+        await asyncio.sleep(1)
+        async with at_work(plane):
+            await receipt(working, late, MessageState.EXPIRED)
+            await send(working, task, "do this", Mode.INTERRUPT)
+            assert (await working.ended(task)).result.message == "heard do this"
+        assert await states_of(working, task) == [
+            "queued",
+            "expired",
+            "queued",
+            "delivered",
+            "seen",
+        ]
+
+
+@pytest.mark.proves("M2")
 async def test_what_lies_in_an_inbox_is_taken_out_again_in_time(working):
     task = await working.begin({"say": "x"}, {"sleep": 4}, agent="inboxed")
     await working.until(task, lambda now: now.conversation.judged.did_something)

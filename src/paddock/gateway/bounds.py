@@ -1,8 +1,7 @@
 """What a request to a model may take at most, as far as it says so itself."""
 
-import json
 import math
-from collections import Counter
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +15,9 @@ BYTES_PER_TOKEN = 3
 """Of a request: code and prose have more, so what is set aside is rather too much."""
 _MOST_TOKENS = 1 << 40
 _SHOWN = 80
+_JUDGED = ("generationConfig", "generation_config", "stream_options")
+_MEMBER = re.compile(rb'[\s,]*+("(?:[^"\\]|\\.)*+")\s*+:\s*+', re.DOTALL)
+_END = re.compile(rb"\s*+}\s*+")
 
 
 class Illegible(Exception):
@@ -75,19 +77,36 @@ def bound_of(body: bytes, *, named: str = "", outputs: bool = True) -> Bound:
 
 def check_single(body: bytes) -> None:
     """Doubled where what is judged here might not be what is answered there; Illegible for what
-    cannot be read."""
+    cannot be read. Only the objects that are judged are gone through, member by member: all those
+    of a large body would take many times its size."""
+    members = _single(body or b"{}")
+    for name in _JUDGED:
+        if (inner := bytes(members.get(name, b""))).startswith(b"{"):
+            _single(inner)
+
+
+def _single(text: bytes) -> dict[str, msgspec.Raw]:
+    """The members of an object, each of which is named once."""
     try:
-        json.loads(body or b"{}", object_pairs_hook=_single)
-    except (ValueError, RecursionError) as error:
+        found = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Illegible(str(error)) from error
-
-
-def _single(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        twice = next(name for name, count in Counter(n for n, _ in pairs).items() if count > 1)
-        raise Doubled(f"{twice[:_SHOWN]!r} stands twice in one object")
+    at, name, names = text.index(b"{") + 1, "", set[str]()
+    while member := _MEMBER.match(text, at):
+        name = msgspec.json.decode(member[1], type=str)
+        value = bytes(found[name])
+        # Of two values it has found the last, so that another stands here for the first.
+        if name in names or not text.startswith(value, member.end()):
+            raise _doubled(name)
+        names.add(name)
+        at = member.end() + len(value)
+    if not _END.fullmatch(text, at):  # of the other value only the beginning is the same
+        raise _doubled(name)
     return found
+
+
+def _doubled(name: str) -> Doubled:
+    return Doubled(f"{name[:_SHOWN]!r} stands twice in one object")
 
 
 def _number(said: object) -> int:

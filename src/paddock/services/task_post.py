@@ -21,6 +21,7 @@ from paddock.services.transfers import TransferGuest
 
 _AT_ONCE = 16
 _SHORTEST_S = 0.001
+_AT_ONCE_S = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +78,9 @@ class Post:
         self._keep = keep
         self.is_deaf = False
         """It reads no more: its end says the rest."""
-        self.due_at: float | None = None
-        """When the first of what the adapter keeps for later may be too late."""
+        self.due_at: float | None = _AT_ONCE_S
+        """When the first of what the adapter keeps for later may be too late. What it had before
+        this follower came may be so already."""
 
     @property
     def _conversation(self) -> Conversation:
@@ -95,7 +97,7 @@ class Post:
         for message in mail:
             if message.id not in self._conversation.told:
                 await self._tell(message)
-        self.due_at = _first_due(mail)
+        self.due_at = _AT_ONCE_S  # what is too late by now is not among the mail
 
     async def _tell(self, message: Message) -> None:
         talk = self._agent.tell(self._conversation.talk, message)
