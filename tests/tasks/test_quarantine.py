@@ -14,6 +14,7 @@ from paddock.services.files import Place
 from paddock.services.taking import Capture
 from paddock.services.task_cleaning import Terms
 from paddock.services.task_config import TasksConfig
+from paddock.services.verbs import ref_of
 from paddock.settings import AgentsConfig, Settings
 from tests.tasks.conftest import HEALTH, OWN, command, on_local
 
@@ -199,3 +200,17 @@ async def test_nobody_but_an_admin_goes_into_one_that_was_set_aside(working, car
     assert (still.state, bool(still.quarantine)) == ("paused", True)
     assert json.dumps(case.events)
     await services.sandboxes.delete(working.who, box, force=True)
+
+
+async def test_an_agent_whose_task_is_over_is_ended_also_when_others_woke_its_sandbox(working):
+    services, task = working.plane.services, await ticking(working)
+    box = await services.sandboxes.pause(working.who, task.sandbox_id)
+    await working.tasks.cancel(working.who, task.id)
+    assert (await working.ended(task, 120)).state is S.CANCELLED
+    await services.providers.get(box.provider).resume(ref_of(box))
+    await working.plane.rounds.reconciler.look()
+    async with asyncio.timeout(30):
+        while (await working.get(task)).conversation.is_running:
+            await asyncio.sleep(0.05)
+    assert await stays_still(working, task)
+    await services.sandboxes.delete(working.who, box.id, force=True)

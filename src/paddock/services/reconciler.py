@@ -120,7 +120,11 @@ class Reconciler:
         elif record.state is SandboxState.FAILED:
             return
         elif seen is None or seen.state is not record.state:
-            await self._sandboxes.refresh(principal, record)
+            record = await self._sandboxes.refresh(principal, record)
+        if record.state is SandboxState.RUNNING and record.task and record.quarantine is None:
+            # Whoever woke it may have died over it; or it was only out of reach for a while.
+            for first in self._making.wakings:
+                self._go_on(first(record), record)
 
     def _is_abandoned(self, record: SandboxRecord) -> bool:
         """Whether no other process can still be making it."""
