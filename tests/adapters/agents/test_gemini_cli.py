@@ -84,7 +84,8 @@ async def test_it_works_with_its_tools_and_another_run_goes_on(brief, place):
     assert "-world\n" in updated["diff"]
     assert "+paddock\n" in updated["diff"]
     used = driven.of(Kind.USAGE)
-    assert used == [{"input_tokens": 4000, "cached_tokens": 400, "output_tokens": 220}]
+    tokens = {"input_tokens": 4000, "cached_tokens": 400, "output_tokens": 220}
+    assert used == [{**tokens, "reasoning_tokens": 20}]
     assert driven.of(Kind.COMPLETED) == [{"text": "All done.", "ok": True}]
     assert not driven.of(Kind.ERROR)
     assert again.of(Kind.MESSAGE) == [{"text": "More is done."}]
