@@ -97,3 +97,27 @@ def test_a_cell_that_heeds_no_interrupt_keeps_nobody_waiting_and_the_next_is_tol
     assert "could not be interrupted" in "".join(done.logs.stderr)
     assert box.run_code("2 + 2", context=context).logs.stderr == []
     box.remove_code_context(context)
+
+
+CHATTY = """
+import threading, time
+kept = 5
+def chatter():
+    while True:
+        print("chatter", flush=True)
+        time.sleep({pause})
+threading.Thread(target=chatter, daemon=True).start()
+"""
+
+
+@pytest.mark.parametrize("pause", [0.05, 0])
+def test_a_thread_that_never_stops_printing_keeps_no_context_locked(box, pause):
+    context = box.create_code_context()
+    box.run_code(CHATTY.format(pause=pause), context=context)
+    for _ in range(2):
+        with pytest.raises(TimeoutException):
+            box.run_code("while True: time.sleep(1)", context=context, timeout=2)
+        began = time.monotonic()
+        assert box.run_code("kept", context=context).text == "5"
+        assert time.monotonic() - began < 15
+    box.remove_code_context(context)

@@ -23,6 +23,7 @@ from .rich import introduction
 
 _START_S = 60
 _LOOK_S = 1.0
+_ANSWER_S = 0.2
 _INTERRUPT_S = 5.0
 _ALIASES = {"py": "python", "python3": "python", "js": "javascript", "sh": "bash"}
 LANGUAGES = ("python", "javascript", "bash")
@@ -76,7 +77,25 @@ class Context:
         self._client = self._manager.client()
         self._client.context.setsockopt(zmq.RCVHWM, UNLIMITED)
         self._client.start_channels()
-        await self._client.wait_for_ready(timeout=_START_S)
+        async with asyncio.timeout(_START_S):
+            await self._until_heard()
+
+    async def _until_heard(self) -> None:
+        """What is said before a subscription has arrived is lost. Jupyter's own way to wait for it
+        also reads what else is said until there is nothing more, which never comes where a thread
+        of a cell goes on printing."""
+        asked = set()
+        while True:
+            asked.add(self._client.kernel_info())
+            until = time.monotonic() + _ANSWER_S
+            while (left := until - time.monotonic()) > 0:
+                with suppress(Empty):
+                    message = await self._client.get_iopub_msg(timeout=left)
+                    if message.get("parent_header", {}).get("msg_id") in asked:
+                        return
+                    await _breathe()
+            if not await self._manager.is_alive():
+                raise RuntimeError("the kernel died before it said anything")
 
     async def _connect(self) -> None:
         await self._listen()
@@ -146,13 +165,12 @@ class Context:
         try:
             async with asyncio.timeout(_INTERRUPT_S):
                 await self._until_answered(asked)
+            if generation == self._generation:
+                self._client.stop_channels()
+                await self._listen()
         except TimeoutError:
             await self._renew()
             self._lost = "the kernel was started anew: a cell before could not be interrupted"
-            return
-        if generation == self._generation:
-            self._client.stop_channels()
-            await self._listen()
 
     async def _until_answered(self, asked: str) -> None:
         """That it has ended does not come behind all that it said."""
@@ -199,6 +217,7 @@ class Context:
                 yield _error("KernelDied", "the kernel has died and was started anew")
                 return
             if message.get("parent_header", {}).get("msg_id") != asked:
+                await _breathe()
                 continue
             kind, content = message["msg_type"], message["content"]
             if kind == "status" and content["execution_state"] == "idle":
@@ -244,6 +263,11 @@ class Contexts:
 
 def _has_failed(task: asyncio.Task[None]) -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+async def _breathe() -> None:
+    """Messages that are there already are read without a pause in which others have their turn."""
+    await asyncio.sleep(0)
 
 
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
