@@ -161,6 +161,32 @@ def test_other_languages(box):
         box.run_code("x", language="cobol")
 
 
+LATER = {
+    "rejects": "setTimeout(() => Promise.reject(new Error('left behind')), 700); 1",
+    "throws": "setTimeout(() => { throw new Error('left behind') }, 700); 1",
+}
+SLEEP = "await new Promise((done) => setTimeout(done, 2000));"
+
+
+@pytest.mark.parametrize("case", LATER)
+def test_what_an_earlier_cell_left_behind_fails_no_other(box, case):
+    context = box.create_code_context(language="javascript")
+    assert box.run_code(LATER[case], context=context).text == "1"
+    done = box.run_code(f"{SLEEP} 2", context=context)
+    assert (done.text, done.error) == ("2", None)
+    assert "left behind" in "".join(done.logs.stderr)
+    assert box.run_code("3", context=context).text == "3"
+    box.remove_code_context(context)
+
+
+def test_what_comes_of_a_cell_after_it_has_failed_is_no_others_result(box):
+    context = box.create_code_context(language="javascript")
+    failed = box.run_code(f"Promise.reject(new Error('own')); {SLEEP} 'late'", context=context)
+    assert failed.error.value == "own"
+    assert box.run_code(f"{SLEEP} {SLEEP} 'next'", context=context).text == "'next'"
+    box.remove_code_context(context)
+
+
 def test_variables_are_for_one_cell(box):
     for language, code in (
         ("python", "import os; print(os.environ.get('V'))"),

@@ -28,12 +28,15 @@ done
 _NODE = """
 const repl = require('repl'), readline = require('readline'), fs = require('fs')
 const util = require('util'), { PassThrough } = require('stream')
+const { AsyncLocalStorage } = require('async_hooks')
 const quiet = new PassThrough(); quiet.resume()
 const server = repl.start({
   prompt: '', input: new PassThrough(), output: quiet, terminal: false,
   useGlobal: true, breakEvalOnSigint: true,
 })
-let open = false
+// Cells are numbered: what an earlier one has left behind, such as a timer, is not the open one's.
+let cells = 0, open = 0
+const within = new AsyncLocalStorage()
 // What is printed is passed on before the call returns: a stream of Node's that is interrupted
 // within never writes again, and one that nobody reads fast enough would be far behind its cell.
 const pause = new Int32Array(new SharedArrayBuffer(4))
@@ -53,32 +56,33 @@ const written = (fd) => (data, encoding, then) => {
 process.stdout.write = written(1)
 process.stderr.write = written(2)
 // What goes wrong outside of a cell, such as in a timer, has nobody else to tell.
-const tell = (said) => {
-  if (!open) return process.stderr.write(said.error ? said.error.stack + '\\n' : '')
-  open = false
+const tell = (cell, said) => {
+  if (cell !== open) return process.stderr.write(said.error ? said.error.stack + '\\n' : '')
+  open = 0
   fs.writeSync(3, JSON.stringify(said) + '\\n')
 }
-const failed = (error) => tell({ error: {
+const failed = (cell, error) => tell(cell, { error: {
   name: (error && error.name) || 'Error', message: String((error && error.message) || error),
   stack: String((error && error.stack) || error) } })
+const thrown = (error) => failed(within.getStore(), error)
 // Until Node 25 what a cell throws is an event of this, and the callback is not called.
-if (server._domain) server._domain.on('error', failed)
+if (server._domain) server._domain.on('error', thrown)
 // The REPL gives up a cell that awaits; what comes of it later is no other cell's.
 const interrupted = () => { if (open) server.emit('SIGINT') }
 process.on('SIGINT', interrupted)
-process.on('unhandledRejection', failed)
+process.on('unhandledRejection', thrown)
 readline.createInterface({ input: process.stdin }).on('line', (word) => {
   const code = Buffer.from(word, 'base64').toString()
+  const cell = open = ++cells
   const ended = (error, value) => {
-    if (error) return failed(error instanceof repl.Recoverable ? error.err : error)
-    tell(value === undefined ? {} : { text: util.inspect(value), json: plain(value) })
+    if (error) return failed(cell, error instanceof repl.Recoverable ? error.err : error)
+    tell(cell, value === undefined ? {} : { text: util.inspect(value), json: plain(value) })
   }
-  open = true
   // Code that does not await is stopped by a handler of the REPL's own. One of ours would be taken
   // away for that time after the REPL has set its own, and with it the REPL's: an interrupt would
   // then end the process.
   process.off('SIGINT', interrupted)
-  try { server.eval(code, server.context, 'cell', ended) }
+  try { within.run(cell, () => server.eval(code, server.context, 'cell', ended)) }
   finally { process.on('SIGINT', interrupted) }
 })
 function plain(value) {
