@@ -121,3 +121,18 @@ def test_a_thread_that_never_stops_printing_keeps_no_context_locked(box, pause):
         assert box.run_code("kept", context=context).text == "5"
         assert time.monotonic() - began < 15
     box.remove_code_context(context)
+
+
+BUSY = "import asyncio, time; kept = 5; asyncio.get_event_loop().call_later(1, time.sleep, 4)"
+"""Between cells, when a kernel hears no interrupt."""
+
+
+def test_who_leaves_while_variables_are_set_leaves_none_of_them(box):
+    context = box.create_code_context()
+    box.run_code(BUSY, context=context)
+    time.sleep(1.5)
+    with pytest.raises(TimeoutException):
+        box.run_code("print('never')", context=context, envs={"SECRET": "s"}, timeout=1)
+    done = box.run_code("import os; print(os.environ.get('SECRET'), kept)", context=context)
+    assert (done.logs.stdout, done.logs.stderr) == (["None 5\n"], [])
+    box.remove_code_context(context)

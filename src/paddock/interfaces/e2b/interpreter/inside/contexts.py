@@ -137,31 +137,40 @@ class Context:
         if self._lost:
             yield {"type": "stderr", "text": f"{self._lost}\n", "timestamp": time.time_ns()}
             self._lost = ""
-        if env:
-            await self._silently(_set(self.language, env))
-        asked = self._client.execute(code, allow_stdin=False, stop_on_error=False)
-        ended = False
+        generation, asked, begun, ended = self._generation, "", False, False
         try:
+            if env:
+                asked = self._silent(_set(self.language, env))
+                await self._until_idle(asked)
+            if generation != self._generation:
+                yield line_of(*_RESTARTED) or {}
+                return
+            asked = self._client.execute(code, allow_stdin=False, stop_on_error=False)
+            begun = True
             async for kind, content in self._messages(asked):
                 line = line_of(kind, content)
                 if line is not None:
                     yield line
             ended = True
         finally:
-            await _to_its_end(self._leave(asked, env, ended=ended))
+            await _to_its_end(self._leave(asked, env, generation, begun=begun, ended=ended))
 
-    async def _leave(self, asked: str, env: dict[str, str], *, ended: bool) -> None:
-        """As the next cell is to find it."""
-        if not ended:
-            await self._stop(asked)
-        if env:
+    async def _leave(
+        self, asked: str, env: dict[str, str], generation: int, *, begun: bool, ended: bool
+    ) -> None:
+        """As the next cell is to find it. One that was started anew is as it should be."""
+        if not ended and generation == self._generation:
+            await self._stop(asked, interrupts=begun)
+        if env and generation == self._generation:
             await self._silently(_unset(self.language, env))
 
-    async def _stop(self, asked: str) -> None:
+    async def _stop(self, asked: str, *, interrupts: bool) -> None:
         """A cell that does not heed an interrupt would keep all others waiting. What one that does
-        has said, and nobody has heard yet, is not read: it may be much."""
+        has said, and nobody has heard yet, is not read: it may be much. Variables are not
+        interrupted while they are set: half of that could not be undone."""
         generation = self._generation
-        await self.interrupt()
+        if interrupts:
+            await self.interrupt()
         try:
             async with asyncio.timeout(_INTERRUPT_S):
                 await self._until_answered(asked)
@@ -190,9 +199,12 @@ class Context:
         async for _ in self._messages(asked):
             pass
 
+    def _silent(self, code: str) -> str:
+        asked: str = self._client.execute(code, silent=True, store_history=False)
+        return asked
+
     async def _silently(self, code: str) -> None:
-        asked = self._client.execute(code, silent=True, store_history=False)
-        await self._until_idle(asked)
+        await self._until_idle(self._silent(code))
 
     async def _messages(self, asked: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """What is said of one request, until the kernel is idle again."""
@@ -208,7 +220,7 @@ class Context:
                 if generation == self._generation:
                     raise
             if generation != self._generation:
-                yield _error("KernelRestarted", "the context was restarted or removed meanwhile")
+                yield _RESTARTED
                 return
             if not message:
                 if await self._manager.is_alive():
@@ -282,6 +294,9 @@ async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
 
 def _error(name: str, why: str) -> tuple[str, dict[str, Any]]:
     return "error", {"ename": name, "evalue": why, "traceback": [why]}
+
+
+_RESTARTED = _error("KernelRestarted", "the context was restarted or removed meanwhile")
 
 
 def _set(language: str, env: dict[str, str]) -> str:
