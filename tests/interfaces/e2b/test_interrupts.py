@@ -136,3 +136,40 @@ def test_who_leaves_while_variables_are_set_leaves_none_of_them(box):
     done = box.run_code("import os; print(os.environ.get('SECRET'), kept)", context=context)
     assert (done.logs.stdout, done.logs.stderr) == (["None 5\n"], [])
     box.remove_code_context(context)
+
+
+def test_a_cell_that_is_taken_after_its_interrupt_is_interrupted_again_and_nothing_is_forgotten(
+    box,
+):
+    context = box.create_code_context()
+    box.run_code(BUSY, context=context)
+    time.sleep(1.5)
+    with pytest.raises(TimeoutException):
+        box.run_code("while True: time.sleep(1)", context=context, timeout=1)
+    done = box.run_code("print(kept)", context=context)
+    assert (done.logs.stdout, done.logs.stderr) == (["5\n"], [])
+    box.remove_code_context(context)
+
+
+def test_a_program_that_takes_a_while_to_heed_an_interrupt_is_let_end(box):
+    context = box.create_code_context(language="bash")
+    slow = "trap 'sleep 1.7; exit 0' INT; while :; do sleep 0.1; done"
+    with pytest.raises(TimeoutException):
+        box.run_code(f'kept=5; bash -c "{slow}"', context=context, timeout=2)
+    done = box.run_code("echo $kept", context=context)
+    assert ("".join(done.logs.stdout), done.logs.stderr) == ("5\n", [])
+    box.remove_code_context(context)
+
+
+@pytest.mark.parametrize(
+    ("language", "asked"), [("bash", "echo 1"), ("javascript", "console.log(1)")]
+)
+def test_an_interrupt_between_cells_is_not_heard_of(box, language, asked):
+    context = box.create_code_context(language=language)
+    box.run_code(asked, context=context)
+    for _ in range(2):
+        interrupt(box, language)
+    time.sleep(0.5)
+    done = box.run_code(asked, context=context)
+    assert ("".join(done.logs.stdout), done.logs.stderr, done.error) == ("1\n", [], None)
+    box.remove_code_context(context)

@@ -25,6 +25,9 @@ _START_S = 60
 _LOOK_S = 1.0
 _ANSWER_S = 0.2
 _INTERRUPT_S = 5.0
+_UNTIL_TAKEN = 5
+"""Interrupts, a second apart, of a cell that the kernel may not have taken yet: until then it hears
+none. One that it has taken is sent a single one, as another would cut short what it does to end."""
 _ALIASES = {"py": "python", "python3": "python", "js": "javascript", "sh": "bash"}
 LANGUAGES = ("python", "javascript", "bash")
 
@@ -137,7 +140,7 @@ class Context:
         if self._lost:
             yield {"type": "stderr", "text": f"{self._lost}\n", "timestamp": time.time_ns()}
             self._lost = ""
-        generation, asked, begun, ended = self._generation, "", False, False
+        generation, asked, interrupts, ended = self._generation, "", 0, False
         try:
             if env:
                 asked = self._silent(_set(self.language, env))
@@ -146,34 +149,34 @@ class Context:
                 yield line_of(*_RESTARTED) or {}
                 return
             asked = self._client.execute(code, allow_stdin=False, stop_on_error=False)
-            begun = True
+            interrupts = _UNTIL_TAKEN
             async for kind, content in self._messages(asked):
+                if kind == "execute_input":
+                    interrupts = 1
                 line = line_of(kind, content)
                 if line is not None:
                     yield line
             ended = True
         finally:
-            await _to_its_end(self._leave(asked, env, generation, begun=begun, ended=ended))
+            await _to_its_end(self._leave(asked, env, generation, interrupts, ended=ended))
 
     async def _leave(
-        self, asked: str, env: dict[str, str], generation: int, *, begun: bool, ended: bool
+        self, asked: str, env: dict[str, str], generation: int, interrupts: int, *, ended: bool
     ) -> None:
         """As the next cell is to find it. One that was started anew is as it should be."""
         if not ended and generation == self._generation:
-            await self._stop(asked, interrupts=begun)
+            await self._stop(asked, interrupts)
         if env and generation == self._generation:
             await self._silently(_unset(self.language, env))
 
-    async def _stop(self, asked: str, *, interrupts: bool) -> None:
+    async def _stop(self, asked: str, interrupts: int) -> None:
         """A cell that does not heed an interrupt would keep all others waiting. What one that does
         has said, and nobody has heard yet, is not read: it may be much. Variables are not
         interrupted while they are set: half of that could not be undone."""
         generation = self._generation
-        if interrupts:
-            await self.interrupt()
         try:
             async with asyncio.timeout(_INTERRUPT_S):
-                await self._until_answered(asked)
+                await self._until_answered(asked, interrupts)
             if generation == self._generation:
                 self._client.stop_channels()
                 await self._listen()
@@ -181,10 +184,14 @@ class Context:
             await self._renew()
             self._lost = "the kernel was started anew: a cell before could not be interrupted"
 
-    async def _until_answered(self, asked: str) -> None:
+    async def _until_answered(self, asked: str, interrupts: int) -> None:
         """That it has ended does not come behind all that it said."""
-        generation, ended = self._generation, ""
+        generation, ended, due = self._generation, "", 0.0
         while ended != asked and generation == self._generation:
+            if interrupts and time.monotonic() >= due:
+                await self.interrupt()
+                interrupts -= 1
+                due = time.monotonic() + _LOOK_S
             try:
                 message = await self._client.get_shell_msg(timeout=_LOOK_S)
                 ended = message.get("parent_header", {}).get("msg_id", "")

@@ -16,10 +16,11 @@ from ipykernel.kernelbase import Kernel
 
 _PIECE = 65536
 _INTERRUPT_S = 3.0
-# An interrupt ends the cell and not the shell. Every cell is a script of its own, read from its own
-# word, so that nothing in it is taken for more of what is read here.
+# An interrupt ends the cell and not the shell, which has nothing to say of one between cells. Every
+# cell is a script of its own, read from its own word, so that nothing in it is taken for more of
+# what is read here.
 _BASH = """
-trap 'return 130' INT
+trap 'return 130 2>/dev/null' INT
 while IFS= read -r word <&0; do
     . /dev/fd/9 9< <(printf %s "$word" | base64 -d) </dev/null
     printf '{"code": %d}\\n' $? >&3
@@ -152,10 +153,12 @@ class PipedKernel(Kernel):
 
     def _interrupted(self, silent: bool) -> dict[str, Any] | None:
         """The program was sent the same signal, and tells of its end in its own way. One that does
-        not in time is ended."""
+        not in time is ended. Interrupts may be repeated, which is to take none of that time;
+        Jupyter hears them again from the next cell on."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             ended = self._follow(silent, time.monotonic() + _INTERRUPT_S)
-        except (KeyboardInterrupt, TimeoutError):
+        except TimeoutError:
             self._process.kill()
             self._lost = f"{self.language} was started anew: a cell before could not be interrupted"
             return None
