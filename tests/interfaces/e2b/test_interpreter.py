@@ -235,6 +235,17 @@ def test_much_output_is_whole_and_of_its_own_cell(box):
     assert "".join(done.logs.stdout).split() == [str(n) for n in range(25_000)]
 
 
+def test_answers_that_nobody_needs_are_not_kept(box):
+    """What is to be the next cell's text is in the answer to a cell."""
+    server = "ps -o rss= -p $(pgrep -f '^python3 [^ ]*/paddock-interpreter.zip$')"
+    context = box.create_code_context()
+    before = int(box.commands.run(server).stdout)
+    for _ in range(30):
+        box.run_code("get_ipython().set_next_input('x' * 10_000_000)", context=context)
+    assert int(box.commands.run(server).stdout) - before < 150_000
+    box.remove_code_context(context)
+
+
 def test_a_kernel_that_dies_is_started_anew(box):
     context = box.create_code_context()
     done = box.run_code("import os; os._exit(1)", context=context)

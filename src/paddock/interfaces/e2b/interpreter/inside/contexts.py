@@ -168,6 +168,15 @@ class Context:
             await self._stop(asked, interrupts)
         if env and generation == self._generation:
             await self._silently(_unset(self.language, env))
+        if ended and generation == self._generation:
+            await self._forget_answers()
+
+    async def _forget_answers(self) -> None:
+        """That a cell has ended is known by what is said of it; answers that nobody takes would be
+        kept for ever, and what a cell puts into them may be large."""
+        with suppress(Empty):
+            while True:
+                await self._client.get_shell_msg(timeout=0)
 
     async def _stop(self, asked: str, interrupts: int) -> None:
         """A cell that does not heed an interrupt would keep all others waiting. What one that does
