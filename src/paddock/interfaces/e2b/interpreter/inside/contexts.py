@@ -87,18 +87,21 @@ class Context:
         """What is said before a subscription has arrived is lost. Jupyter's own way to wait for it
         also reads what else is said until there is nothing more, which never comes where a thread
         of a cell goes on printing."""
-        asked = set()
-        while True:
-            asked.add(self._client.kernel_info())
-            until = time.monotonic() + _ANSWER_S
-            while (left := until - time.monotonic()) > 0:
-                with suppress(Empty):
-                    message = await self._client.get_iopub_msg(timeout=left)
-                    if message.get("parent_header", {}).get("msg_id") in asked:
-                        return
-                    await _breathe()
+        asked = {self._client.kernel_info()}
+        while not await self._is_heard_of(asked):
             if not await self._manager.is_alive():
                 raise RuntimeError("the kernel died before it said anything")
+            asked.add(self._client.kernel_info())
+
+    async def _is_heard_of(self, asked: set[str]) -> bool:
+        until = time.monotonic() + _ANSWER_S
+        with suppress(Empty):
+            while (left := until - time.monotonic()) > 0:
+                message = await self._client.get_iopub_msg(timeout=left)
+                if message.get("parent_header", {}).get("msg_id") in asked:
+                    return True
+                await _breathe()
+        return False
 
     async def _connect(self) -> None:
         await self._listen()
