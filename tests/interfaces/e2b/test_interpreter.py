@@ -161,6 +161,32 @@ def test_other_languages(box):
         box.run_code("x", language="cobol")
 
 
+LATER = {
+    "rejects": "setTimeout(() => Promise.reject(new Error('left behind')), 700); 1",
+    "throws": "setTimeout(() => { throw new Error('left behind') }, 700); 1",
+}
+SLEEP = "await new Promise((done) => setTimeout(done, 2000));"
+
+
+@pytest.mark.parametrize("case", LATER)
+def test_what_an_earlier_cell_left_behind_fails_no_other(box, case):
+    context = box.create_code_context(language="javascript")
+    assert box.run_code(LATER[case], context=context).text == "1"
+    done = box.run_code(f"{SLEEP} 2", context=context)
+    assert (done.text, done.error) == ("2", None)
+    assert "left behind" in "".join(done.logs.stderr)
+    assert box.run_code("3", context=context).text == "3"
+    box.remove_code_context(context)
+
+
+def test_what_comes_of_a_cell_after_it_has_failed_is_no_others_result(box):
+    context = box.create_code_context(language="javascript")
+    failed = box.run_code(f"Promise.reject(new Error('own')); {SLEEP} 'late'", context=context)
+    assert failed.error.value == "own"
+    assert box.run_code(f"{SLEEP} {SLEEP} 'next'", context=context).text == "'next'"
+    box.remove_code_context(context)
+
+
 def test_variables_are_for_one_cell(box):
     for language, code in (
         ("python", "import os; print(os.environ.get('V'))"),
@@ -207,6 +233,17 @@ def test_much_output_is_whole_and_of_its_own_cell(box):
     # Each of them a message of its own, which come faster than they are passed on.
     done = box.run_code("for n in range(25_000): print(n, flush=True)", timeout=120)
     assert "".join(done.logs.stdout).split() == [str(n) for n in range(25_000)]
+
+
+def test_answers_that_nobody_needs_are_not_kept(box):
+    """What is to be the next cell's text is in the answer to a cell."""
+    server = "ps -o rss= -p $(pgrep -f '^python3 [^ ]*/paddock-interpreter.zip$')"
+    context = box.create_code_context()
+    before = int(box.commands.run(server).stdout)
+    for _ in range(30):
+        box.run_code("get_ipython().set_next_input('x' * 10_000_000)", context=context)
+    assert int(box.commands.run(server).stdout) - before < 150_000
+    box.remove_code_context(context)
 
 
 def test_a_kernel_that_dies_is_started_anew(box):

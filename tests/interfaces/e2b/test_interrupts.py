@@ -97,3 +97,79 @@ def test_a_cell_that_heeds_no_interrupt_keeps_nobody_waiting_and_the_next_is_tol
     assert "could not be interrupted" in "".join(done.logs.stderr)
     assert box.run_code("2 + 2", context=context).logs.stderr == []
     box.remove_code_context(context)
+
+
+CHATTY = """
+import threading, time
+kept = 5
+def chatter():
+    while True:
+        print("chatter", flush=True)
+        time.sleep({pause})
+threading.Thread(target=chatter, daemon=True).start()
+"""
+
+
+@pytest.mark.parametrize("pause", [0.05, 0])
+def test_a_thread_that_never_stops_printing_keeps_no_context_locked(box, pause):
+    context = box.create_code_context()
+    box.run_code(CHATTY.format(pause=pause), context=context)
+    for _ in range(2):
+        with pytest.raises(TimeoutException):
+            box.run_code("while True: time.sleep(1)", context=context, timeout=2)
+        began = time.monotonic()
+        assert box.run_code("kept", context=context).text == "5"
+        assert time.monotonic() - began < 15
+    box.remove_code_context(context)
+
+
+BUSY = "import asyncio, time; kept = 5; asyncio.get_event_loop().call_later(1, time.sleep, 4)"
+"""Between cells, when a kernel hears no interrupt."""
+
+
+def test_who_leaves_while_variables_are_set_leaves_none_of_them(box):
+    context = box.create_code_context()
+    box.run_code(BUSY, context=context)
+    time.sleep(1.5)
+    with pytest.raises(TimeoutException):
+        box.run_code("print('never')", context=context, envs={"SECRET": "s"}, timeout=1)
+    done = box.run_code("import os; print(os.environ.get('SECRET'), kept)", context=context)
+    assert (done.logs.stdout, done.logs.stderr) == (["None 5\n"], [])
+    box.remove_code_context(context)
+
+
+def test_a_cell_that_is_taken_after_its_interrupt_is_interrupted_again_and_nothing_is_forgotten(
+    box,
+):
+    context = box.create_code_context()
+    box.run_code(BUSY, context=context)
+    time.sleep(1.5)
+    with pytest.raises(TimeoutException):
+        box.run_code("while True: time.sleep(1)", context=context, timeout=1)
+    done = box.run_code("print(kept)", context=context)
+    assert (done.logs.stdout, done.logs.stderr) == (["5\n"], [])
+    box.remove_code_context(context)
+
+
+def test_a_program_that_takes_a_while_to_heed_an_interrupt_is_let_end(box):
+    context = box.create_code_context(language="bash")
+    slow = "trap 'sleep 1.7; exit 0' INT; while :; do sleep 0.1; done"
+    with pytest.raises(TimeoutException):
+        box.run_code(f'kept=5; bash -c "{slow}"', context=context, timeout=2)
+    done = box.run_code("echo $kept", context=context)
+    assert ("".join(done.logs.stdout), done.logs.stderr) == ("5\n", [])
+    box.remove_code_context(context)
+
+
+@pytest.mark.parametrize(
+    ("language", "asked"), [("bash", "echo 1"), ("javascript", "console.log(1)")]
+)
+def test_an_interrupt_between_cells_is_not_heard_of(box, language, asked):
+    context = box.create_code_context(language=language)
+    box.run_code(asked, context=context)
+    for _ in range(2):
+        interrupt(box, language)
+    time.sleep(0.5)
+    done = box.run_code(asked, context=context)
+    assert ("".join(done.logs.stdout), done.logs.stderr, done.error) == ("1\n", [], None)
+    box.remove_code_context(context)

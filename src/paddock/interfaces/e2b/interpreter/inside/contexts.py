@@ -23,7 +23,11 @@ from .rich import introduction
 
 _START_S = 60
 _LOOK_S = 1.0
+_ANSWER_S = 0.2
 _INTERRUPT_S = 5.0
+_UNTIL_TAKEN = 5
+"""Interrupts, a second apart, of a cell that the kernel may not have taken yet: until then it hears
+none. One that it has taken is sent a single one, as another would cut short what it does to end."""
 _ALIASES = {"py": "python", "python3": "python", "js": "javascript", "sh": "bash"}
 LANGUAGES = ("python", "javascript", "bash")
 
@@ -76,7 +80,28 @@ class Context:
         self._client = self._manager.client()
         self._client.context.setsockopt(zmq.RCVHWM, UNLIMITED)
         self._client.start_channels()
-        await self._client.wait_for_ready(timeout=_START_S)
+        async with asyncio.timeout(_START_S):
+            await self._until_heard()
+
+    async def _until_heard(self) -> None:
+        """What is said before a subscription has arrived is lost. Jupyter's own way to wait for it
+        also reads what else is said until there is nothing more, which never comes where a thread
+        of a cell goes on printing."""
+        asked = {self._client.kernel_info()}
+        while not await self._is_heard_of(asked):
+            if not await self._manager.is_alive():
+                raise RuntimeError("the kernel died before it said anything")
+            asked.add(self._client.kernel_info())
+
+    async def _is_heard_of(self, asked: set[str]) -> bool:
+        until = time.monotonic() + _ANSWER_S
+        with suppress(Empty):
+            while (left := until - time.monotonic()) > 0:
+                message = await self._client.get_iopub_msg(timeout=left)
+                if message.get("parent_header", {}).get("msg_id") in asked:
+                    return True
+                await _breathe()
+        return False
 
     async def _connect(self) -> None:
         await self._listen()
@@ -118,46 +143,67 @@ class Context:
         if self._lost:
             yield {"type": "stderr", "text": f"{self._lost}\n", "timestamp": time.time_ns()}
             self._lost = ""
-        if env:
-            await self._silently(_set(self.language, env))
-        asked = self._client.execute(code, allow_stdin=False, stop_on_error=False)
-        ended = False
+        generation, asked, interrupts, ended = self._generation, "", 0, False
         try:
+            if env:
+                asked = self._silent(_set(self.language, env))
+                await self._until_idle(asked)
+            if generation != self._generation:
+                yield line_of(*_RESTARTED) or {}
+                return
+            asked = self._client.execute(code, allow_stdin=False, stop_on_error=False)
+            interrupts = _UNTIL_TAKEN
             async for kind, content in self._messages(asked):
+                if kind == "execute_input":
+                    interrupts = 1
                 line = line_of(kind, content)
                 if line is not None:
                     yield line
             ended = True
         finally:
-            await _to_its_end(self._leave(asked, env, ended=ended))
+            await _to_its_end(self._leave(asked, env, generation, interrupts, ended=ended))
 
-    async def _leave(self, asked: str, env: dict[str, str], *, ended: bool) -> None:
-        """As the next cell is to find it."""
-        if not ended:
-            await self._stop(asked)
-        if env:
+    async def _leave(
+        self, asked: str, env: dict[str, str], generation: int, interrupts: int, *, ended: bool
+    ) -> None:
+        """As the next cell is to find it. One that was started anew is as it should be."""
+        if not ended and generation == self._generation:
+            await self._stop(asked, interrupts)
+        if env and generation == self._generation:
             await self._silently(_unset(self.language, env))
+        if ended and generation == self._generation:
+            await self._forget_answers()
 
-    async def _stop(self, asked: str) -> None:
+    async def _forget_answers(self) -> None:
+        """That a cell has ended is known by what is said of it; answers that nobody takes would be
+        kept for ever, and what a cell puts into them may be large."""
+        with suppress(Empty):
+            while True:
+                await self._client.get_shell_msg(timeout=0)
+
+    async def _stop(self, asked: str, interrupts: int) -> None:
         """A cell that does not heed an interrupt would keep all others waiting. What one that does
-        has said, and nobody has heard yet, is not read: it may be much."""
+        has said, and nobody has heard yet, is not read: it may be much. Variables are not
+        interrupted while they are set: half of that could not be undone."""
         generation = self._generation
-        await self.interrupt()
         try:
             async with asyncio.timeout(_INTERRUPT_S):
-                await self._until_answered(asked)
+                await self._until_answered(asked, interrupts)
+            if generation == self._generation:
+                self._client.stop_channels()
+                await self._listen()
         except TimeoutError:
             await self._renew()
             self._lost = "the kernel was started anew: a cell before could not be interrupted"
-            return
-        if generation == self._generation:
-            self._client.stop_channels()
-            await self._listen()
 
-    async def _until_answered(self, asked: str) -> None:
+    async def _until_answered(self, asked: str, interrupts: int) -> None:
         """That it has ended does not come behind all that it said."""
-        generation, ended = self._generation, ""
+        generation, ended, due = self._generation, "", 0.0
         while ended != asked and generation == self._generation:
+            if interrupts and time.monotonic() >= due:
+                await self.interrupt()
+                interrupts -= 1
+                due = time.monotonic() + _LOOK_S
             try:
                 message = await self._client.get_shell_msg(timeout=_LOOK_S)
                 ended = message.get("parent_header", {}).get("msg_id", "")
@@ -172,9 +218,12 @@ class Context:
         async for _ in self._messages(asked):
             pass
 
+    def _silent(self, code: str) -> str:
+        asked: str = self._client.execute(code, silent=True, store_history=False)
+        return asked
+
     async def _silently(self, code: str) -> None:
-        asked = self._client.execute(code, silent=True, store_history=False)
-        await self._until_idle(asked)
+        await self._until_idle(self._silent(code))
 
     async def _messages(self, asked: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """What is said of one request, until the kernel is idle again."""
@@ -190,7 +239,7 @@ class Context:
                 if generation == self._generation:
                     raise
             if generation != self._generation:
-                yield _error("KernelRestarted", "the context was restarted or removed meanwhile")
+                yield _RESTARTED
                 return
             if not message:
                 if await self._manager.is_alive():
@@ -199,6 +248,7 @@ class Context:
                 yield _error("KernelDied", "the kernel has died and was started anew")
                 return
             if message.get("parent_header", {}).get("msg_id") != asked:
+                await _breathe()
                 continue
             kind, content = message["msg_type"], message["content"]
             if kind == "status" and content["execution_state"] == "idle":
@@ -246,6 +296,11 @@ def _has_failed(task: asyncio.Task[None]) -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
 
 
+async def _breathe() -> None:
+    """Messages that are there already are read without a pause in which others have their turn."""
+    await asyncio.sleep(0)
+
+
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
     """Also where a client is found to be gone twice, by what cannot be written to it and by its
     connection: the next cell does not begin meanwhile."""
@@ -258,6 +313,9 @@ async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
 
 def _error(name: str, why: str) -> tuple[str, dict[str, Any]]:
     return "error", {"ename": name, "evalue": why, "traceback": [why]}
+
+
+_RESTARTED = _error("KernelRestarted", "the context was restarted or removed meanwhile")
 
 
 def _set(language: str, env: dict[str, str]) -> str:

@@ -16,10 +16,11 @@ from ipykernel.kernelbase import Kernel
 
 _PIECE = 65536
 _INTERRUPT_S = 3.0
-# An interrupt ends the cell and not the shell. Every cell is a script of its own, read from its own
-# word, so that nothing in it is taken for more of what is read here.
+# An interrupt ends the cell and not the shell, which has nothing to say of one between cells. Every
+# cell is a script of its own, read from its own word, so that nothing in it is taken for more of
+# what is read here.
 _BASH = """
-trap 'return 130' INT
+trap 'return 130 2>/dev/null' INT
 while IFS= read -r word <&0; do
     . /dev/fd/9 9< <(printf %s "$word" | base64 -d) </dev/null
     printf '{"code": %d}\\n' $? >&3
@@ -28,12 +29,15 @@ done
 _NODE = """
 const repl = require('repl'), readline = require('readline'), fs = require('fs')
 const util = require('util'), { PassThrough } = require('stream')
+const { AsyncLocalStorage } = require('async_hooks')
 const quiet = new PassThrough(); quiet.resume()
 const server = repl.start({
   prompt: '', input: new PassThrough(), output: quiet, terminal: false,
   useGlobal: true, breakEvalOnSigint: true,
 })
-let open = false
+// Cells are numbered: what an earlier one has left behind, such as a timer, is not the open one's.
+let cells = 0, open = 0
+const within = new AsyncLocalStorage()
 // What is printed is passed on before the call returns: a stream of Node's that is interrupted
 // within never writes again, and one that nobody reads fast enough would be far behind its cell.
 const pause = new Int32Array(new SharedArrayBuffer(4))
@@ -53,32 +57,33 @@ const written = (fd) => (data, encoding, then) => {
 process.stdout.write = written(1)
 process.stderr.write = written(2)
 // What goes wrong outside of a cell, such as in a timer, has nobody else to tell.
-const tell = (said) => {
-  if (!open) return process.stderr.write(said.error ? said.error.stack + '\\n' : '')
-  open = false
+const tell = (cell, said) => {
+  if (cell !== open) return process.stderr.write(said.error ? said.error.stack + '\\n' : '')
+  open = 0
   fs.writeSync(3, JSON.stringify(said) + '\\n')
 }
-const failed = (error) => tell({ error: {
+const failed = (cell, error) => tell(cell, { error: {
   name: (error && error.name) || 'Error', message: String((error && error.message) || error),
   stack: String((error && error.stack) || error) } })
+const thrown = (error) => failed(within.getStore(), error)
 // Until Node 25 what a cell throws is an event of this, and the callback is not called.
-if (server._domain) server._domain.on('error', failed)
+if (server._domain) server._domain.on('error', thrown)
 // The REPL gives up a cell that awaits; what comes of it later is no other cell's.
 const interrupted = () => { if (open) server.emit('SIGINT') }
 process.on('SIGINT', interrupted)
-process.on('unhandledRejection', failed)
+process.on('unhandledRejection', thrown)
 readline.createInterface({ input: process.stdin }).on('line', (word) => {
   const code = Buffer.from(word, 'base64').toString()
+  const cell = open = ++cells
   const ended = (error, value) => {
-    if (error) return failed(error instanceof repl.Recoverable ? error.err : error)
-    tell(value === undefined ? {} : { text: util.inspect(value), json: plain(value) })
+    if (error) return failed(cell, error instanceof repl.Recoverable ? error.err : error)
+    tell(cell, value === undefined ? {} : { text: util.inspect(value), json: plain(value) })
   }
-  open = true
   // Code that does not await is stopped by a handler of the REPL's own. One of ours would be taken
   // away for that time after the REPL has set its own, and with it the REPL's: an interrupt would
   // then end the process.
   process.off('SIGINT', interrupted)
-  try { server.eval(code, server.context, 'cell', ended) }
+  try { within.run(cell, () => server.eval(code, server.context, 'cell', ended)) }
   finally { process.on('SIGINT', interrupted) }
 })
 function plain(value) {
@@ -148,10 +153,12 @@ class PipedKernel(Kernel):
 
     def _interrupted(self, silent: bool) -> dict[str, Any] | None:
         """The program was sent the same signal, and tells of its end in its own way. One that does
-        not in time is ended."""
+        not in time is ended. Interrupts may be repeated, which is to take none of that time;
+        Jupyter hears them again from the next cell on."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             ended = self._follow(silent, time.monotonic() + _INTERRUPT_S)
-        except (KeyboardInterrupt, TimeoutError):
+        except TimeoutError:
             self._process.kill()
             self._lost = f"{self.language} was started anew: a cell before could not be interrupted"
             return None
