@@ -111,10 +111,11 @@ class HostGateway:
     async def detach(self, ref: str) -> None:
         said = protocol.Detach(ref)
         self._unsettled.discard(ref)
-        await self._elders.each(lambda each: each.ask(said))
-        if self._channel is None and not self.is_there():
-            return
-        await self._do(said)
+        try:
+            if self._channel is not None or self.is_there():
+                await self._do(said)
+        finally:
+            await self._elders.each(lambda each: each.cut(ref))
 
     async def attached(self) -> frozenset[str]:
         if self._channel is None and not self.is_there():
@@ -154,12 +155,14 @@ class HostGateway:
         return batch_of(self._here.id, answer)
 
     async def wanted(self) -> Sequence[Wanted]:
-        held = [each for told in await self._elders.each(Elder.held) for each in told]
+        held: list[protocol.Held] = []
         if self._channel is not None or self.is_there():
             answer = await self._ask(protocol.Ask())
             if not isinstance(answer, protocol.Waiting):
                 raise Broken(f"the egress gateway does not say what is asked for: {answer}")
             held += answer.held
+        for told in await self._elders.each(Elder.held):
+            held += told
         return [wanted_of(each) for each in held]
 
     async def settle(self, wanted: Wanted, verdict: Verdict) -> None:
@@ -172,10 +175,14 @@ class HostGateway:
         return self.config.ask_timeout_s if policy.on_block is OnBlock.ASK else 0.0
 
     def is_there(self) -> bool:
-        """Whether one answers, without starting it."""
-        with contextlib.suppress(OSError), _connected(self.door):
-            return True
-        return False
+        """Whether there is one, without starting it."""
+        try:
+            connection(self.door, within_s=0).close()
+        except OSError:
+            return False
+        except Unavailable:
+            return True  # one that hangs: who asks it is told so
+        return True
 
     async def aclose(self) -> None:
         """The gateway goes on, unless there is nobody left to serve."""
@@ -300,12 +307,6 @@ class HostGateway:
                 setsigmask=[],
                 setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGPIPE],
             )
-
-
-@contextlib.contextmanager
-def _connected(path: Path) -> Iterator[None]:
-    with contextlib.closing(connection(path)):
-        yield
 
 
 @contextlib.contextmanager
