@@ -17,6 +17,7 @@ from paddock.adapters.egress.talk import exchanged
 from paddock.adapters.egress.told import credential_of
 from paddock.adapters.store.store import open_store
 from paddock.domain.egress import EgressPolicy, NetworkMode, SourcedRule
+from paddock.domain.errors import Unavailable
 from paddock.gateway import protocol
 from paddock.gateway.protocol import LINGERS, VERSION, Channel, Done
 from paddock.ports.egress import Credential, CredentialUse, Flow, FlowBatch, ModelUse, Verdict
@@ -38,6 +39,21 @@ protocol.VERSION, gateway._ALONE_S, gateway._UNTOLD_S = map(int, sys.argv[1:4])
 from paddock.gateway.__main__ import main
 main(sys.argv[4:])
 """
+_WAITS_FOR_ALL_TO_HANG_UP = """
+import asyncio
+from paddock.gateway.gateway import Gateway
+
+async def serve(self, listener):
+    listener.setblocking(False)
+    async with asyncio.TaskGroup() as group:
+        accepting = group.create_task(self._accept(listener, group))
+        await self._idle.wait()
+        accepting.cancel()
+        listener.close()
+
+Gateway.serve = serve
+"""
+"""As those of version 5 do."""
 _NEWER = VERSION + 1
 _NAME = "a.example"
 _POLICY = EgressPolicy(NetworkMode.ALLOWLIST, (SourcedRule(_NAME),))
@@ -167,15 +183,22 @@ async def store(tmp_path: Path):
 
 @asynccontextmanager
 async def old_one(
-    place: Path, there: Upstream, version: int = _NEWER, alone_s: int = 60, untold_s: int = 60
+    place: Path,
+    there: Upstream,
+    version: int = _NEWER,
+    *,
+    alone_s: int = 60,
+    untold_s: int = 60,
+    unlike: str = "",
 ) -> AsyncIterator[Old]:
+    """`unlike` is what it does otherwise."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(place / "egress.sock"))
         listener.listen()
         config = EgressConfig()
         arguments = [f"--socket-fd={listener.fileno()}", f"--uid={config.gateway_uid}"]
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", _OLD, str(version), str(alone_s), str(untold_s)),
+            *(sys.executable, "-c", unlike + _OLD, str(version), str(alone_s), str(untold_s)),
             *(*arguments, f"--of={place}"),
             pass_fds=[listener.fileno()],
         )
@@ -375,7 +398,8 @@ async def test_one_that_would_hear_of_nothing_is_cut_off_and_tells_all(
     place: Path, there: Upstream
 ):
     """Before they could be told of changes while they are retired."""
-    async with old_one(place, there, LINGERS - 1) as old:
+    five = _WAITS_FOR_ALL_TO_HANG_UP
+    async with old_one(place, there, LINGERS - 1, unlike=five) as old:
         await old.attach("a")
         stream = await old.stream()
         await stream.ticks()
@@ -406,3 +430,45 @@ async def test_one_that_is_retired_and_spoken_to_by_nobody_cuts_its_connections(
         old.channel.close()
         assert await stream.is_cut()
         await old.ended()
+
+
+async def test_who_does_not_know_that_its_gateway_was_retired_finds_the_one_in_force(
+    place: Path, there: Upstream
+):
+    """Another control plane has taken it aside meanwhile."""
+    async with old_one(place, there, VERSION) as old, gateway(place) as one:
+        await old.attach("a")
+        stream = await old.stream()
+        await stream.ticks()
+        assert await one.attached() == {"a"}
+        await taken_aside(place, old)
+        assert not await one.change("a", _POLICY), "nobody has attached it to the next one yet"
+        assert await one.attached() == frozenset()
+        assert len(pids(place)) == 2
+        await stream.ticks()
+        assert isinstance(await old.say(protocol.Hello()), protocol.Here), "it knows"
+        await one.detach("a")
+        assert await stream.is_cut()
+
+
+async def test_a_control_plane_that_was_followed_by_a_newer_one_does_not_retire_its_gateway(
+    place: Path, there: Upstream
+):
+    async with old_one(place, there, VERSION) as old, gateway(place) as one:
+        await old.attach("a")
+        await (await old.stream()).ticks()
+        assert await one.attached() == {"a"}
+        await taken_aside(place, old)
+        async with old_one(place, there) as newer:
+            with pytest.raises(Unavailable, match="a newer control plane has taken over"):
+                await one.change("a", _POLICY)
+            await newer.attach("b")
+            assert len(doors(place)) == 2
+            async with gateway(place) as begun:
+                assert await begun.attached() == frozenset(), "who begins takes over"
+
+
+async def taken_aside(place: Path, old: Old) -> None:
+    """As by who comes with another version, and speaks through this channel."""
+    (place / "egress.sock").rename(place / "egress-aside.sock")
+    assert await old.say(protocol.Retire()) == Done()

@@ -146,6 +146,7 @@ class Elder:
         batch = batch_of(self.id, told)
         if batch is None and self._version < protocol.LINGERS:
             await self.ask(protocol.Retire())
+            self.close()  # these wait for everyone to hang up
         if batch is not None and batch.models:
             self._charged = (batch.number, frozenset(each.ref for each in batch.models))
         return batch

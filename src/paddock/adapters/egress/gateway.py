@@ -232,6 +232,7 @@ class HostGateway:
         channel = self._channel = Channel(made)
         here = await exchanged(channel, protocol.Hello())
         if isinstance(here, protocol.Here) and here.version != protocol.VERSION:
+            self._check_not_followed(here.version)
             # Those that are connected stay so; whoever attaches next does it to a new one.
             await asyncio.to_thread(self._set_aside, here.id, door)
             self._let_go()
@@ -248,6 +249,16 @@ class HostGateway:
         if self.closed_ports or self.config.hosts or not here.attached:
             await exchanged(channel, self._configuration)
         return channel
+
+    def _check_not_followed(self, version: int) -> None:
+        """One that begins takes over whatever it finds. One that had a gateway, and finds a newer
+        one in its place, was followed: two that retire each other's would do so for ever."""
+        if self._here is not None and version > protocol.VERSION:
+            raise Unavailable(
+                f"a newer control plane has taken over: its egress gateway has version {version}, "
+                f"this one needs {protocol.VERSION}",
+                remediation="end this control plane, or start it anew to take over itself",
+            )
 
     @property
     def _configuration(self) -> protocol.Configure:
