@@ -13,7 +13,7 @@ from paddock.domain.errors import Unavailable
 from paddock.gateway.journal import Journal, Key, ModelKey, UseKey
 from paddock.ports.clock import SystemClock
 from paddock.ports.egress import FlowBatch
-from paddock.services.egress_log import EgressLog
+from paddock.services.egress_log import WHY_HIDDEN, EgressLog
 from paddock.services.spending import Spending
 from tests.adapters.store.conftest import place, postgres_place, sqlite_place, store, team
 from tests.adapters.store.samples import sandbox
@@ -158,8 +158,12 @@ async def test_where_values_cannot_be_known_now_hosts_are_hidden_and_nothing_wai
 
     gateway = Told("g1")
     gateway.saw(box, "a.example")
-    assert await log(store, gateway, inside).take("local") == 1
-    assert await hosts_on_record(store, box) == sorted(
-        ["egress.allowed (hidden)", "secret.used (hidden)", "model.used a.example"]
-    )
+    why = "no rule allows hunter2.example"
+    key = Key("ref", "hunter2.example", 443, allowed=False, why=why, shown=box.id)
+    gateway.journal.add(key, connections=1)
+    assert await log(store, gateway, inside).take("local") == 2
+    hidden = ["egress.allowed (hidden)", "egress.denied (hidden)", "secret.used (hidden)"]
+    assert await hosts_on_record(store, box) == sorted([*hidden, "model.used a.example"])
+    events = await store.read(lambda tx: tx.events.after(0, 100, subject=box.id))
+    assert [each.data["why"] for each in events if "why" in each.data] == [WHY_HIDDEN]
     assert await spent(store, box) == 0.5

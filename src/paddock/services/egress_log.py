@@ -26,6 +26,7 @@ _MOST_AT_ONCE = 1000
 EVERY_S = 1.0
 HIDDEN = "(hidden)"
 """In place of a host where nobody can tell whether there is a value in its name."""
+WHY_HIDDEN = "what the gateway said of it is hidden like its host"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,8 @@ def _without_values(seen: _Seen, masks: Mapping[str, NameMask | None]) -> _Seen:
     if _is_of_rule(seen):
         return seen
     mask = masks[seen.sandbox]
+    if mask is None and isinstance(seen, Flow) and seen.why:  # which names it as well
+        seen = replace(seen, why=WHY_HIDDEN)
     if mask is None:
         return replace(seen, host=HIDDEN)
     if isinstance(seen, Flow):
