@@ -58,7 +58,7 @@ _NEWER = VERSION + 1
 _NAME = "a.example"
 _POLICY = EgressPolicy(NetworkMode.ALLOWLIST, (SourcedRule(_NAME),))
 _MODEL = "http://own.models.paddock.internal/chat/completions"
-_ROUTE = Credential(
+ROUTE = Credential(
     secret="MODEL",
     placeholder="pdk-MODEL-0123456789",
     hosts=[_NAME],
@@ -308,7 +308,7 @@ async def test_uses_and_spending_are_told_and_credentials_taken_back(place: Path
     knows all that was spent."""
     async with old_one(place, there) as old:
         await old.attach("a")
-        stream = await old.ask_model(_ROUTE)
+        stream = await old.ask_model(ROUTE)
         waiting = await old.stream()
         await waiting.ticks()
         old.channel.close()
@@ -316,7 +316,7 @@ async def test_uses_and_spending_are_told_and_credentials_taken_back(place: Path
             record = Record(one)
             async with attached(one, rules=(_NAME,)):
                 assert await stream.is_cut()
-                assert await one.give("a", "second", [_ROUTE])
+                assert await one.give("a", "second", [ROUTE])
                 assert await one.marks() == {"a": "second"}
                 await record.take()
                 await record.take()
@@ -344,7 +344,7 @@ async def test_what_the_old_one_saw_is_on_record_once_with_its_uses_and_costs(
     account = f"{made.team_id}/sandbox {made.id}"
     async with old_one(place, there) as old:
         await old.attach("a", made.id)
-        await old.ask_model(replace(_ROUTE, account=account))
+        await old.ask_model(replace(ROUTE, account=account))
         old.channel.close()
         async with gateway(place) as one:
             log = egress_log(store, one)
@@ -472,3 +472,24 @@ async def taken_aside(place: Path, old: Old) -> None:
     """As by who comes with another version, and speaks through this channel."""
     (place / "egress.sock").rename(place / "egress-aside.sock")
     assert await old.say(protocol.Retire()) == Done()
+
+
+@pytest.mark.parametrize("cut", ["head", "body"])
+async def test_a_request_that_has_begun_is_answered_by_the_old_one(
+    place: Path, there: Upstream, cut: str
+):
+    async with old_one(place, there) as old:
+        await old.attach("a")
+        stream = await old.ask_model(ROUTE)
+        await asyncio.wait_for(stream.reader.read(65536), 10)
+        host = _MODEL.split("/")[2]
+        request = f"POST {_MODEL} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\n\r\n{{}}"
+        at = request.index("Content") if cut == "head" else len(request) - 1
+        stream.writer.write(request[:at].encode())
+        await asyncio.sleep(0.3)
+        assert await old.say(protocol.Retire()) == Done()
+        await asyncio.sleep(0.3)
+        stream.writer.write(request[at:].encode())
+        head = await asyncio.wait_for(stream.reader.readuntil(b"\r\n\r\n"), 10)
+        assert b"200" in head.split(b"\r\n")[0]
+        assert await stream.is_cut()

@@ -18,7 +18,7 @@ from paddock.adapters.egress.talk import connection
 from paddock.domain.egress import EgressPolicy, NetworkMode
 from paddock.domain.errors import Unavailable
 from paddock.gateway import protocol
-from tests.adapters.egress.test_elders import Record, old_one, there
+from tests.adapters.egress.test_elders import ROUTE, Record, old_one, there
 from tests.adapters.egress.test_gateway import attached, gateway, pids, place
 from tests.upstreams import Upstream
 
@@ -158,3 +158,27 @@ async def test_one_that_answers_what_nobody_understands_fails_nobody(place: Path
         assert await elders.each(Elder.greet) == []
         await answering
         elders.close()
+
+
+async def test_what_was_spent_elsewhere_while_credentials_are_given_is_not_forgotten(
+    place: Path, there: Upstream
+):
+    async with old_one(place, there) as old:
+        await old.attach("a")
+        await old.ask_model(ROUTE)
+        await (await old.stream()).ticks()
+        old.channel.close()
+        async with gateway(place) as one, attached(one):
+            record = Record(one)
+            while not record.models:
+                await record.take()
+            (own,) = set(pids(place)) - {old.process.pid}
+            with stopped(own):
+                giving = asyncio.create_task(one.give("a", "mark", []))
+                await asyncio.sleep(0.2)
+                taking = asyncio.create_task(record.take())
+                await asyncio.sleep(0.2)
+            assert await giving
+            await taking
+            assert await one.marks() == {"a": ""}, "to be given anew, with what was spent"
+            await one.detach("a")

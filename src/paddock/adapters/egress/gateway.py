@@ -89,10 +89,15 @@ class HostGateway:
     async def give(self, ref: str, mark: str, credentials: Sequence[Credential]) -> bool:
         told = [credential_of(each) for each in credentials]
         said = protocol.SetCredentials(ref, mark, told)
-        answer = await self._ask(said)
-        self._unsettled.add(ref)
-        await self._elders.each(lambda each: each.tell(said))
-        self._unsettled.discard(ref)
+        owed = self._unsettled & {ref}
+        self._unsettled -= owed  # what is noted from here on, these do not know of
+        try:
+            answer = await self._ask(said)
+            owed = {ref}
+            await self._elders.each(lambda each: each.tell(said))
+        except BaseException:
+            self._unsettled |= owed
+            raise
         return isinstance(answer, protocol.Done)
 
     async def set_prices(self, prices: Prices) -> None:
