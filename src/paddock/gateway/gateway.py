@@ -92,8 +92,7 @@ class Gateway:
             while True:
                 said, sockets = await channel.receive()
                 if not self._is_meant(channel, said, is_first=is_first):
-                    for each in sockets:
-                        each.close()
+                    _drop(sockets)
                     return
                 is_first = False
                 if isinstance(said, protocol.Configure):
@@ -119,8 +118,7 @@ class Gateway:
         try:
             return await self._act(said, sockets)
         except (InvalidRequest, OSError, ValueError) as error:
-            for each in sockets:
-                each.close()
+            _drop(sockets)
             return protocol.Failed(str(error))
 
     async def _act(self, said: Anything, sockets: Sequence[socket.socket]) -> Answer:
@@ -216,6 +214,11 @@ class Gateway:
     def _look_whether_idle(self) -> None:
         if not self._channels and not self._fences and not self._busy():
             self._idle.set()
+
+
+def _drop(sockets: Sequence[socket.socket]) -> None:
+    for each in sockets:
+        each.close()
 
 
 async def _told(channel: Channel, answer: Answer) -> None:

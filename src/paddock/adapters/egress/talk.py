@@ -34,17 +34,21 @@ def connection(path: Path, within_s: float = _CONNECT_S) -> socket.socket:
     """Unavailable where somebody is there and lets nobody in: the queue of one that hangs is full
     at some time, and a plain connect would wait for it for ever."""
     until = time.monotonic() + within_s
+    while True:
+        try:
+            return _connected(path)
+        except BlockingIOError as error:
+            if time.monotonic() >= until:
+                raise Unavailable("the egress gateway lets nobody in") from error
+        time.sleep(_PAUSE_S)
+
+
+def _connected(path: Path) -> socket.socket:
     made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     made.setblocking(False)
     try:
-        while True:
-            try:
-                made.connect(str(path))
-                return made
-            except BlockingIOError as error:
-                if time.monotonic() >= until:
-                    raise Unavailable("the egress gateway lets nobody in") from error
-            time.sleep(_PAUSE_S)
-    except BaseException:
+        made.connect(str(path))
+    except OSError:
         made.close()
         raise
+    return made
