@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.domain.broker.forms import forms
+from paddock.domain.broker.forms import forms, in_names
 from paddock.domain.broker.masking import Mask, NameMask, secret_values, strings_in
 from paddock.domain.conversation import LONGEST_LINE
 from paddock.services.task_reading import read_lines
@@ -220,3 +220,35 @@ def test_whatever_stands_around_a_value_in_a_name_stays(around: str, at: int):
     value = "q7Kq7Kq7Kq7K"
     told = NameMask({value: "()"}).text(around[:at] + value + around[at:])
     assert told == around[:at] + "()" + around[at:]
+
+
+def test_the_name_of_a_host_that_is_only_called_like_a_secret_is_told_as_it_is():
+    env = {
+        "KEYCLOAK_HOST": "keycloak.example.com",
+        "AUTH_TOKEN": "Abc.Def-0123456789.Ghi",
+        "AUTH_WORD": "one.two.three.0123456789",
+        "KEY": "a-key-without-any-dots",
+    }
+    guessed = secret_values(env)
+    mask = NameMask(guessed, guessed)
+    assert mask.text("keycloak.example.com") == "keycloak.example.com"
+    for name, value in list(env.items())[1:]:
+        assert mask.text(f"{value.lower()}.evil.example") == f"({name}).evil.example"
+    lent = {"keycloak.example.com": "pdk-HOST-0123456789"}
+    assert NameMask(lent, guessed).text("keycloak.example.com") == "pdk-HOST-0123456789"
+
+
+@pytest.mark.parametrize(("value", "is_masked"), [("registry1", False), ("registry10", True)])
+def test_what_is_short_is_a_word_in_names(value: str, is_masked: bool):
+    told = NameMask({value: "(KEY)"}).text(f"{value}.example")
+    assert told == ("(KEY).example" if is_masked else f"{value}.example")
+    assert "(KEY)" in NameMask({value: "(KEY)"}).text(f"{value.encode().hex()}.example")
+
+
+def test_what_has_no_room_in_a_name_is_not_looked_for_in_names():
+    assert in_names(b"x" * 253) == ["x" * 253]
+    assert in_names(b"x" * 254) == []
+    began = time.process_time()
+    mask = NameMask({f"{n:03}" + "Long-Value/" * 6000: f"(S{n})" for n in range(100)})
+    assert mask.text("a.example") == "a.example"
+    assert time.process_time() - began < 1

@@ -2,18 +2,19 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from paddock.adapters.egress.told import batch_of
 from paddock.adapters.store.store import open_store
+from paddock.domain.broker.masking import secret_values
 from paddock.domain.broker.models import Tokens
 from paddock.domain.errors import Unavailable
 from paddock.gateway.journal import Journal, Key, ModelKey, UseKey
 from paddock.ports.clock import SystemClock
 from paddock.ports.egress import FlowBatch
-from paddock.services.egress_log import EgressLog
+from paddock.services.egress_log import WHY_HIDDEN, EgressLog
 from paddock.services.spending import Spending
 from tests.adapters.store.conftest import place, postgres_place, sqlite_place, store, team
 from tests.adapters.store.samples import sandbox
@@ -158,8 +159,44 @@ async def test_where_values_cannot_be_known_now_hosts_are_hidden_and_nothing_wai
 
     gateway = Told("g1")
     gateway.saw(box, "a.example")
-    assert await log(store, gateway, inside).take("local") == 1
-    assert await hosts_on_record(store, box) == sorted(
-        ["egress.allowed (hidden)", "secret.used (hidden)", "model.used a.example"]
-    )
+    why = "no rule allows hunter2.example"
+    key = Key("ref", "hunter2.example", 443, allowed=False, why=why, shown=box.id)
+    gateway.journal.add(key, connections=1)
+    assert await log(store, gateway, inside).take("local") == 2
+    hidden = ["egress.allowed (hidden)", "egress.denied (hidden)", "secret.used (hidden)"]
+    assert await hosts_on_record(store, box) == sorted([*hidden, "model.used a.example"])
+    events = await store.read(lambda tx: tx.events.after(0, 100, subject=box.id))
+    assert [each.data["why"] for each in events if "why" in each.data] == [WHY_HIDDEN]
     assert await spent(store, box) == 0.5
+
+
+async def test_what_a_sandbox_was_lent_is_looked_up_once_for_all_that_has_piled_up(store, box):
+    looked_up = []
+
+    async def inside(sandbox) -> dict[str, str]:
+        looked_up.append(sandbox.id)
+        return {}
+
+    gateway = Told("g1")
+    names = [f"{number}.{'x' * 60}.{'y' * 60}.{'z' * 60}.example" for number in range(300)]
+    gateway.saw(box, *names)
+    assert await log(store, gateway, inside).take("local") == len(names)
+    assert gateway.journal.drain(0).number > 2
+    assert looked_up == [box.id]
+
+
+async def test_a_host_in_a_variable_that_is_called_like_a_secret_is_told(store, team):
+    env = {"KEYCLOAK_HOST": "keycloak.example.com", "API_KEY": "hunter2-hunter2-hunter2"}
+    made = replace(sandbox(team), env=env)
+    await store.write(lambda tx: tx.sandboxes.add(made))
+
+    async def inside(sandbox) -> dict[str, str]:
+        return secret_values(sandbox.env)
+
+    gateway = Told("g1")
+    gateway.saw(made, "keycloak.example.com", "hunter2-hunter2-hunter2.example")
+    assert await log(store, gateway, inside).take("local") == 2
+    assert set(await hosts_on_record(store, made)) >= {
+        "egress.allowed keycloak.example.com",
+        "egress.allowed (API_KEY).example",
+    }

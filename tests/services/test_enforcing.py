@@ -103,6 +103,18 @@ async def test_who_could_not_is_asked_again(world):
     assert provider.asked == [NetworkMode.ALLOWLIST]
 
 
+async def test_one_that_could_not_and_was_told_so_is_asked_again(world):
+    store, provider, enforcing = world
+    box = await add(store)
+    provider.fails = True
+    with pytest.raises(Unavailable):
+        await enforcing.one(box)
+    provider.fails = False
+    await enforcing.again()
+    await enforcing.again()
+    assert provider.asked == [NetworkMode.ALLOWLIST]
+
+
 async def test_a_round_that_was_broken_off_is_made_again(world):
     store, provider, enforcing = world
     await add(store)

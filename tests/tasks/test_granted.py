@@ -151,6 +151,21 @@ async def test_a_denial_outweighs_what_was_allowed_for_a_task_and_a_new_policy_e
     await granting.working.ended(task)
 
 
+async def test_a_new_policy_that_is_refused_ends_nothing_that_was_allowed_for_a_task(granting):
+    task = await granting.begin()
+    await granting.granted()
+    path = f"/v1/sandboxes/{granting.id}/egress"
+    await granting.admin.call("PUT", "/v1/templates/plain/egress", {"rules": ["t.example"]})
+    own = {"preset": "", "rules": [f"h{n}.example" for n in range(500)], "on_block": "ask"}
+    assert (await granting.admin.call("PUT", path, own)).status == 400
+    standing = await granting.admin.get(path)
+    assert [each["rule"] for each in standing["rules"]] == texts(granting.plane)
+    assert "a.example:443" in texts(granting.plane)
+    await granting.admin.delete("/v1/templates/plain/egress")
+    await granting.go(task)
+    await granting.working.ended(task)
+
+
 async def test_a_command_that_was_allowed_for_a_task_is_asked_about_after_it(granting):
     task = await granting.begin()
     agent = await granting.plane.member(role="member")

@@ -91,8 +91,10 @@ class Brokered(Connection):
         self._answer_and_close(self._refusal)
 
     def leave(self) -> None:
-        """The next request is for another gateway: that is who counts what it costs."""
-        if self._brokering is not None and self._brokering.answers.is_idle:
+        """The next request is for another gateway: that is who counts what it costs. One that has
+        begun is answered here: who sent some of it may not send it again."""
+        is_begun = self._requests is not None and self._requests.is_in_head
+        if self._brokering is not None and self._brokering.answers.is_idle and not is_begun:
             self.relay.finish()
 
     def finished(self) -> None:

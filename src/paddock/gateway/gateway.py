@@ -44,6 +44,8 @@ class Gateway:
         self._left: frozenset[int] = frozenset()
         """Those of the last that went: it may be back in a moment."""
         self._is_retired = False
+        self._knowing: set[Channel] = set()
+        """Those that have it retire, or know that it is."""
         self._conversing: set[asyncio.Task[None]] = set()
         self._idle = asyncio.Event()
 
@@ -68,7 +70,7 @@ class Gateway:
         for second in range(_UNTOLD_S):
             if not self._busy() and self._journal.is_told:
                 return
-            alone_s = 0 if self._channels else alone_s + 1
+            alone_s = 0 if self._knowing else alone_s + 1
             if second >= _RETIRED_S or alone_s >= _ALONE_S:
                 for fence in self._fences.values():
                     fence.close()
@@ -85,9 +87,14 @@ class Gateway:
             conversing.add_done_callback(self._conversing.discard)
 
     async def _converse(self, channel: Channel) -> None:
+        is_first = True
         try:
             while True:
                 said, sockets = await channel.receive()
+                if not self._is_meant(channel, said, is_first=is_first):
+                    _drop(sockets)
+                    return
+                is_first = False
                 if isinstance(said, protocol.Configure):
                     self._channels[channel] = frozenset(said.closed_ports)
                 await _told(channel, await self._answer(said, sockets))
@@ -95,15 +102,23 @@ class Gateway:
             _log.info("control plane gone: %s", error)
         finally:
             channel.close()
+            self._knowing.discard(channel)
             self._left = self._channels.pop(channel) or self._left
             self._look_whether_idle()
+
+    def _is_meant(self, channel: Channel, said: Anything, *, is_first: bool) -> bool:
+        """Who takes one that is retired for the one in force would believe that what it says holds:
+        it gets no answer, and finds the other one when it comes back through the door."""
+        if isinstance(said, protocol.Retire):
+            self._knowing.add(channel)
+        is_greeting = is_first and isinstance(said, protocol.Hello)
+        return not self._is_retired or channel in self._knowing or is_greeting
 
     async def _answer(self, said: Anything, sockets: Sequence[socket.socket]) -> Answer:
         try:
             return await self._act(said, sockets)
         except (InvalidRequest, OSError, ValueError) as error:
-            for each in sockets:
-                each.close()
+            _drop(sockets)
             return protocol.Failed(str(error))
 
     async def _act(self, said: Anything, sockets: Sequence[socket.socket]) -> Answer:
@@ -199,6 +214,11 @@ class Gateway:
     def _look_whether_idle(self) -> None:
         if not self._channels and not self._fences and not self._busy():
             self._idle.set()
+
+
+def _drop(sockets: Sequence[socket.socket]) -> None:
+    for each in sockets:
+        each.close()
 
 
 async def _told(channel: Channel, answer: Answer) -> None:

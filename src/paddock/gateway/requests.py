@@ -122,6 +122,11 @@ class Requests:
         self._size = Size()
         self._whole: Whole | None = None
 
+    @property
+    def is_in_head(self) -> bool:
+        """A request has begun, and nobody knows yet which."""
+        return self._in_head
+
     def feed(self, data: bytes) -> Output:
         """What may be passed on of it. Malformed and Denied end the connection."""
         self._head_size += len(data) if self._in_head else 0

@@ -268,7 +268,7 @@ class Broker:
 
     async def inside(self, sandbox: SandboxRecord) -> dict[str, str]:
         """What must not be kept of what its programs tell, and what stands for each."""
-        known = await self._lent.of(sandbox) | secret_values(sandbox.env)
+        known = secret_values(sandbox.env) | await self._lent.of(sandbox)
         return known | await self._exposing.values(sandbox, self.placeholder)
 
     async def models(self, principal: Principal, name: str) -> ModelStanding:

@@ -144,8 +144,7 @@ class Egress:
         def whole(current: EgressWish) -> EgressWish:
             return replace(wish, mode=wish.mode or current.mode, rules=rules)
 
-        await self._granted.take_away(principal, sandbox)
-        return await self._change(principal, sandbox, whole)
+        return await self._change(principal, sandbox, whole, ends_granted=True)
 
     async def allow(self, principal: Principal, name: str, rules: Sequence[str]) -> Standing:
         """Rules put before a sandbox's own. One that is closed begins to have an allowlist."""
@@ -227,14 +226,7 @@ class Egress:
         check_rules(principal, [rule])
         if holder is Holder.SANDBOX:
             principal.require(Scope.SANDBOXES_WRITE)
-            self._changes.write(
-                tx,
-                sandbox.id,
-                lambda current: self._changed(current, lambda own: with_rules(own, [rule])),
-                principal,
-                action=EventKind.EGRESS_CHANGED,
-                detail=_told,
-            )
+            self._write(tx, principal, sandbox.id, lambda own: with_rules(own, [rule]))
             return
         check_may_change(principal, holder)
         held = self._held(sandbox.team_id, holder, self._name_of(holder, sandbox))
@@ -339,17 +331,40 @@ class Egress:
         principal: Principal,
         sandbox: SandboxRecord,
         step: Callable[[EgressWish], EgressWish],
+        *,
+        ends_granted: bool = False,
     ) -> Standing:
+        def write(tx: Transaction) -> SandboxRecord:
+            stored = self._write(tx, principal, sandbox.id, step)
+            if ends_granted:  # with the change or, where that is refused, not at all
+                self._granted.take_away(tx, principal, stored)
+            return stored
+
         async with self._changes.alone(sandbox.id):
-            stored = await self._changes.apply(
-                sandbox.id,
-                lambda current: self._changed(current, step),
-                principal,
-                action=EventKind.EGRESS_CHANGED,
-                detail=_told,
-            )
+            try:
+                stored = await self._store.write(write)
+            finally:
+                self._changes.forget(sandbox.id)
+            if ends_granted:
+                await self._granted.load()
             await self.apply(stored)
         return self._standing(stored)
+
+    def _write(
+        self,
+        tx: Transaction,
+        principal: Principal,
+        sandbox_id: str,
+        step: Callable[[EgressWish], EgressWish],
+    ) -> SandboxRecord:
+        return self._changes.write(
+            tx,
+            sandbox_id,
+            lambda current: self._changed(current, step),
+            principal,
+            action=EventKind.EGRESS_CHANGED,
+            detail=_told,
+        )
 
     def _changed(
         self, sandbox: SandboxRecord, step: Callable[[EgressWish], EgressWish]

@@ -9,7 +9,6 @@ from enum import Enum
 
 from paddock.domain import approval as approvals
 from paddock.domain.approval import Approval, Kind, Level, State
-from paddock.domain.broker.masking import NameMask
 from paddock.domain.egress import NetworkMode, OnBlock
 from paddock.domain.egress.asking import rule_for
 from paddock.domain.egress.deciding import judge_connection
@@ -28,6 +27,7 @@ from paddock.services.egress import Egress
 from paddock.services.egress_changes import Holder, check_rules
 from paddock.services.granted import Granted, check_goes_on, task_of
 from paddock.services.intake import Inside
+from paddock.services.name_masks import name_mask
 
 _log = logging.getLogger(__name__)
 EVERY_S = 0.25
@@ -118,7 +118,7 @@ class EgressAsks:
         """What is asked is kept, and an answer may become a rule: neither is to hold a value, and a
         rule about what stands for one would be about no host."""
         sandbox = await self._changes.find(ANY_TEAM, wanted.sandbox)
-        mask = NameMask(await self._inside(sandbox))
+        mask = await name_mask(self._store, self._inside, sandbox)
         if mask.text(wanted.host) == wanted.host:
             return None
         _log.warning("name with a secret's value refused", extra={"id": sandbox.id})

@@ -16,6 +16,7 @@ from paddock.ports.egress import CredentialUse, Flow, FlowBatch, FlowSource
 from paddock.ports.store import ANY_TEAM, Store, Transaction
 from paddock.services.egress import Egress
 from paddock.services.intake import Inside
+from paddock.services.name_masks import name_mask
 from paddock.services.spending import note_use
 
 _log = logging.getLogger(__name__)
@@ -26,6 +27,7 @@ _MOST_AT_ONCE = 1000
 EVERY_S = 1.0
 HIDDEN = "(hidden)"
 """In place of a host where nobody can tell whether there is a value in its name."""
+WHY_HIDDEN = "what the gateway said of it is hidden like its host"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +58,19 @@ class EgressLog:
     async def take(self, name: str) -> int:
         """How many events there were. A batch follows the other while there is more."""
         count = 0
+        masks: dict[str, NameMask | None] = {}
         for _ in range(_MOST_AT_ONCE):
             if (batch := await self._next(name)) is None:
                 break
-            count += await self._keep(name, batch)
+            count += await self._keep(name, await self._masked(batch, masks))
             if not batch.more:
                 break
         return count
 
-    async def _masked(self, batch: FlowBatch) -> FlowBatch:
-        """A program chooses the names that it asks for, and may put into one what it was lent."""
-        masks: dict[str, NameMask | None] = {}
+    async def _masked(self, batch: FlowBatch, masks: dict[str, NameMask | None]) -> FlowBatch:
+        """A program chooses the names that it asks for, and may put into one what it was lent.
+
+        What is known of a sandbox is decrypted, and holds for the batches that follow at once."""
         seen: list[Flow | CredentialUse] = [*batch.flows, *batch.uses]
         for each in seen:
             if each.sandbox not in masks and not _is_of_rule(each):
@@ -81,14 +85,12 @@ class EgressLog:
         if sandbox is None:
             return NameMask({})  # nothing is kept of it
         try:
-            return NameMask(await self.inside(sandbox))
+            return await name_mask(self.store, self.inside, sandbox)
         except PaddockError as error:
             _log.warning("hosts not told", extra={"id": sandbox_id, "why": error.message})
             return None
 
     async def _keep(self, name: str, batch: FlowBatch) -> int:
-        batch = await self._masked(batch)
-
         def write(tx: Transaction) -> int:
             # Looked at in here: another server may have been told the same, and have stored it.
             taken = _taken(tx, name)
@@ -136,6 +138,8 @@ def _without_values(seen: _Seen, masks: Mapping[str, NameMask | None]) -> _Seen:
     if _is_of_rule(seen):
         return seen
     mask = masks[seen.sandbox]
+    if mask is None and isinstance(seen, Flow) and seen.why:  # which names it as well
+        seen = replace(seen, why=WHY_HIDDEN)
     if mask is None:
         return replace(seen, host=HIDDEN)
     if isinstance(seen, Flow):

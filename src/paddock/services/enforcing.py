@@ -40,6 +40,16 @@ class Enforcing:
         """Not all have been asked that the last round was for."""
 
     async def one(self, sandbox: SandboxRecord) -> None:
+        """What its provider cannot do now is tried again later, whoever is told of it."""
+        try:
+            await self._enforce(sandbox)
+        except NotFound:
+            raise
+        except PaddockError:
+            self._late.add(sandbox.id)
+            raise
+
+    async def _enforce(self, sandbox: SandboxRecord) -> None:
         """Until what is in force is what should be: others may change that at the same time, here
         or in another process, and who is the last to ask its provider may know the least."""
         asked: EgressPolicy | None = None
@@ -73,7 +83,6 @@ class Enforcing:
         except NotFound:
             pass  # it went meanwhile, or its provider has lost it, which others will tell
         except PaddockError as error:
-            self._late.add(sandbox.id)
             told = {"id": sandbox.id, "error": error.message}
             _log.warning("egress policy not applied", extra=told)
 

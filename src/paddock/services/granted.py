@@ -48,13 +48,11 @@ class Granted:
         tx.values.put(_PREFIX + key, list(after))
         self._tell(tx, principal.actor, key, (before, after))
 
-    async def take_away(self, principal: Principal, sandbox: SandboxRecord) -> None:
-        """Whatever was granted to the task that it is at, here or by another process."""
-        if not sandbox.task:
-            return
-        key = _key(sandbox.team_id, sandbox.task)
-        await self._store.write(lambda tx: self._remove(tx, principal.actor, key))
-        await self.load()
+    def take_away(self, tx: Transaction, principal: Principal, sandbox: SandboxRecord) -> None:
+        """Whatever was granted to the task that it is at, here or by another process; `load` it
+        afterwards."""
+        if sandbox.task:
+            self._remove(tx, principal.actor, _key(sandbox.team_id, sandbox.task))
 
     async def end(self) -> bool:
         """What was granted to tasks that are over is not kept; whether there was any."""

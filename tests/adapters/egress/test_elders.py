@@ -17,6 +17,7 @@ from paddock.adapters.egress.talk import exchanged
 from paddock.adapters.egress.told import credential_of
 from paddock.adapters.store.store import open_store
 from paddock.domain.egress import EgressPolicy, NetworkMode, SourcedRule
+from paddock.domain.errors import Unavailable
 from paddock.gateway import protocol
 from paddock.gateway.protocol import LINGERS, VERSION, Channel, Done
 from paddock.ports.egress import Credential, CredentialUse, Flow, FlowBatch, ModelUse, Verdict
@@ -38,11 +39,26 @@ protocol.VERSION, gateway._ALONE_S, gateway._UNTOLD_S = map(int, sys.argv[1:4])
 from paddock.gateway.__main__ import main
 main(sys.argv[4:])
 """
+_WAITS_FOR_ALL_TO_HANG_UP = """
+import asyncio
+from paddock.gateway.gateway import Gateway
+
+async def serve(self, listener):
+    listener.setblocking(False)
+    async with asyncio.TaskGroup() as group:
+        accepting = group.create_task(self._accept(listener, group))
+        await self._idle.wait()
+        accepting.cancel()
+        listener.close()
+
+Gateway.serve = serve
+"""
+"""As those of version 5 do."""
 _NEWER = VERSION + 1
 _NAME = "a.example"
 _POLICY = EgressPolicy(NetworkMode.ALLOWLIST, (SourcedRule(_NAME),))
 _MODEL = "http://own.models.paddock.internal/chat/completions"
-_ROUTE = Credential(
+ROUTE = Credential(
     secret="MODEL",
     placeholder="pdk-MODEL-0123456789",
     hosts=[_NAME],
@@ -167,15 +183,22 @@ async def store(tmp_path: Path):
 
 @asynccontextmanager
 async def old_one(
-    place: Path, there: Upstream, version: int = _NEWER, alone_s: int = 60, untold_s: int = 60
+    place: Path,
+    there: Upstream,
+    version: int = _NEWER,
+    *,
+    alone_s: int = 60,
+    untold_s: int = 60,
+    unlike: str = "",
 ) -> AsyncIterator[Old]:
+    """`unlike` is what it does otherwise."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(place / "egress.sock"))
         listener.listen()
         config = EgressConfig()
         arguments = [f"--socket-fd={listener.fileno()}", f"--uid={config.gateway_uid}"]
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", _OLD, str(version), str(alone_s), str(untold_s)),
+            *(sys.executable, "-c", unlike + _OLD, str(version), str(alone_s), str(untold_s)),
             *(*arguments, f"--of={place}"),
             pass_fds=[listener.fileno()],
         )
@@ -285,7 +308,7 @@ async def test_uses_and_spending_are_told_and_credentials_taken_back(place: Path
     knows all that was spent."""
     async with old_one(place, there) as old:
         await old.attach("a")
-        stream = await old.ask_model(_ROUTE)
+        stream = await old.ask_model(ROUTE)
         waiting = await old.stream()
         await waiting.ticks()
         old.channel.close()
@@ -293,7 +316,7 @@ async def test_uses_and_spending_are_told_and_credentials_taken_back(place: Path
             record = Record(one)
             async with attached(one, rules=(_NAME,)):
                 assert await stream.is_cut()
-                assert await one.give("a", "second", [_ROUTE])
+                assert await one.give("a", "second", [ROUTE])
                 assert await one.marks() == {"a": "second"}
                 await record.take()
                 await record.take()
@@ -321,7 +344,7 @@ async def test_what_the_old_one_saw_is_on_record_once_with_its_uses_and_costs(
     account = f"{made.team_id}/sandbox {made.id}"
     async with old_one(place, there) as old:
         await old.attach("a", made.id)
-        await old.ask_model(replace(_ROUTE, account=account))
+        await old.ask_model(replace(ROUTE, account=account))
         old.channel.close()
         async with gateway(place) as one:
             log = egress_log(store, one)
@@ -375,7 +398,8 @@ async def test_one_that_would_hear_of_nothing_is_cut_off_and_tells_all(
     place: Path, there: Upstream
 ):
     """Before they could be told of changes while they are retired."""
-    async with old_one(place, there, LINGERS - 1) as old:
+    five = _WAITS_FOR_ALL_TO_HANG_UP
+    async with old_one(place, there, LINGERS - 1, unlike=five) as old:
         await old.attach("a")
         stream = await old.stream()
         await stream.ticks()
@@ -406,3 +430,66 @@ async def test_one_that_is_retired_and_spoken_to_by_nobody_cuts_its_connections(
         old.channel.close()
         assert await stream.is_cut()
         await old.ended()
+
+
+async def test_who_does_not_know_that_its_gateway_was_retired_finds_the_one_in_force(
+    place: Path, there: Upstream
+):
+    """Another control plane has taken it aside meanwhile."""
+    async with old_one(place, there, VERSION) as old, gateway(place) as one:
+        await old.attach("a")
+        stream = await old.stream()
+        await stream.ticks()
+        assert await one.attached() == {"a"}
+        await taken_aside(place, old)
+        assert not await one.change("a", _POLICY), "nobody has attached it to the next one yet"
+        assert await one.attached() == frozenset()
+        assert len(pids(place)) == 2
+        await stream.ticks()
+        assert isinstance(await old.say(protocol.Hello()), protocol.Here), "it knows"
+        await one.detach("a")
+        assert await stream.is_cut()
+
+
+async def test_a_control_plane_that_was_followed_by_a_newer_one_does_not_retire_its_gateway(
+    place: Path, there: Upstream
+):
+    async with old_one(place, there, VERSION) as old, gateway(place) as one:
+        await old.attach("a")
+        await (await old.stream()).ticks()
+        assert await one.attached() == {"a"}
+        await taken_aside(place, old)
+        async with old_one(place, there) as newer:
+            with pytest.raises(Unavailable, match="a newer control plane has taken over"):
+                await one.change("a", _POLICY)
+            await newer.attach("b")
+            assert len(doors(place)) == 2
+            async with gateway(place) as begun:
+                assert await begun.attached() == frozenset(), "who begins takes over"
+
+
+async def taken_aside(place: Path, old: Old) -> None:
+    """As by who comes with another version, and speaks through this channel."""
+    (place / "egress.sock").rename(place / "egress-aside.sock")
+    assert await old.say(protocol.Retire()) == Done()
+
+
+@pytest.mark.parametrize("cut", ["head", "body"])
+async def test_a_request_that_has_begun_is_answered_by_the_old_one(
+    place: Path, there: Upstream, cut: str
+):
+    async with old_one(place, there) as old:
+        await old.attach("a")
+        stream = await old.ask_model(ROUTE)
+        await asyncio.wait_for(stream.reader.read(65536), 10)
+        host = _MODEL.split("/")[2]
+        request = f"POST {_MODEL} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\n\r\n{{}}"
+        at = request.index("Content") if cut == "head" else len(request) - 1
+        stream.writer.write(request[:at].encode())
+        await asyncio.sleep(0.3)
+        assert await old.say(protocol.Retire()) == Done()
+        await asyncio.sleep(0.3)
+        stream.writer.write(request[at:].encode())
+        head = await asyncio.wait_for(stream.reader.readuntil(b"\r\n\r\n"), 10)
+        assert b"200" in head.split(b"\r\n")[0]
+        assert await stream.is_cut()

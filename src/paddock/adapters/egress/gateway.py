@@ -89,10 +89,15 @@ class HostGateway:
     async def give(self, ref: str, mark: str, credentials: Sequence[Credential]) -> bool:
         told = [credential_of(each) for each in credentials]
         said = protocol.SetCredentials(ref, mark, told)
-        answer = await self._ask(said)
-        self._unsettled.add(ref)
-        await self._elders.each(lambda each: each.tell(said))
-        self._unsettled.discard(ref)
+        owed = self._unsettled & {ref}
+        self._unsettled -= owed  # what is noted from here on, these do not know of
+        try:
+            answer = await self._ask(said)
+            owed = {ref}
+            await self._elders.each(lambda each: each.tell(said))
+        except BaseException:
+            self._unsettled |= owed
+            raise
         return isinstance(answer, protocol.Done)
 
     async def set_prices(self, prices: Prices) -> None:
@@ -111,10 +116,11 @@ class HostGateway:
     async def detach(self, ref: str) -> None:
         said = protocol.Detach(ref)
         self._unsettled.discard(ref)
-        await self._elders.each(lambda each: each.ask(said))
-        if self._channel is None and not self.is_there():
-            return
-        await self._do(said)
+        try:
+            if self._channel is not None or self.is_there():
+                await self._do(said)
+        finally:
+            await self._elders.each(lambda each: each.cut(ref))
 
     async def attached(self) -> frozenset[str]:
         if self._channel is None and not self.is_there():
@@ -154,12 +160,14 @@ class HostGateway:
         return batch_of(self._here.id, answer)
 
     async def wanted(self) -> Sequence[Wanted]:
-        held = [each for told in await self._elders.each(Elder.held) for each in told]
+        held: list[protocol.Held] = []
         if self._channel is not None or self.is_there():
             answer = await self._ask(protocol.Ask())
             if not isinstance(answer, protocol.Waiting):
                 raise Broken(f"the egress gateway does not say what is asked for: {answer}")
             held += answer.held
+        for told in await self._elders.each(Elder.held):
+            held += told
         return [wanted_of(each) for each in held]
 
     async def settle(self, wanted: Wanted, verdict: Verdict) -> None:
@@ -172,10 +180,14 @@ class HostGateway:
         return self.config.ask_timeout_s if policy.on_block is OnBlock.ASK else 0.0
 
     def is_there(self) -> bool:
-        """Whether one answers, without starting it."""
-        with contextlib.suppress(OSError), _connected(self.door):
-            return True
-        return False
+        """Whether there is one, without starting it."""
+        try:
+            connection(self.door, within_s=0).close()
+        except OSError:
+            return False
+        except Unavailable:
+            return True  # one that hangs: who asks it is told so
+        return True
 
     async def aclose(self) -> None:
         """The gateway goes on, unless there is nobody left to serve."""
@@ -225,6 +237,7 @@ class HostGateway:
         channel = self._channel = Channel(made)
         here = await exchanged(channel, protocol.Hello())
         if isinstance(here, protocol.Here) and here.version != protocol.VERSION:
+            self._check_not_followed(here.version)
             # Those that are connected stay so; whoever attaches next does it to a new one.
             await asyncio.to_thread(self._set_aside, here.id, door)
             self._let_go()
@@ -241,6 +254,16 @@ class HostGateway:
         if self.closed_ports or self.config.hosts or not here.attached:
             await exchanged(channel, self._configuration)
         return channel
+
+    def _check_not_followed(self, version: int) -> None:
+        """One that begins takes over whatever it finds. One that had a gateway, and finds a newer
+        one in its place, was followed: two that retire each other's would do so for ever."""
+        if self._here is not None and version > protocol.VERSION:
+            raise Unavailable(
+                f"a newer control plane has taken over: its egress gateway has version {version}, "
+                f"this one needs {protocol.VERSION}",
+                remediation="end this control plane, or start it anew to take over itself",
+            )
 
     @property
     def _configuration(self) -> protocol.Configure:
@@ -300,12 +323,6 @@ class HostGateway:
                 setsigmask=[],
                 setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGPIPE],
             )
-
-
-@contextlib.contextmanager
-def _connected(path: Path) -> Iterator[None]:
-    with contextlib.closing(connection(path)):
-        yield
 
 
 @contextlib.contextmanager

@@ -5,11 +5,16 @@ import html
 import json
 from collections.abc import Iterator, Sequence
 
+from paddock.domain.egress.names import LONGEST
+
 SHORTEST = 6
 """What is shorter is in every text, and no secret."""
+_SHORTEST_IN_NAMES = 10
+"""Of what is there as it is: names of hosts are made of words."""
 _IN_URLS = ("-_.~", "-_.~/", "-_.~!'()*", "-_.*", "-_.", "-_.~;,/?:@&=+$#!'()*")
 """What encoders leave as it is, beside letters and digits."""
 _ALPHANUMERIC = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
+_OTHERS = bytes(each for each in range(256) if each not in _ALPHANUMERIC)
 _OF_SCRIPTS = ("", "&<>", "&<>'", "&<>'\"", "&<>'=", "&<>'+`\"")
 """What is escaped in JSON that may stand in a page, by one library or another."""
 
@@ -27,14 +32,20 @@ def forms(value: bytes) -> Sequence[bytes]:
 
 def in_names(value: bytes) -> Sequence[str]:
     """What is left of it in the name of a host, where only letters and digits are sure to come
-    through, of either case: as it is, in hexadecimal, in base64 and in base32."""
-    said = [value, value.hex().encode(), *_in_base64(value), *_in_base32(value)]
-    found = (folded(each.decode("utf-8", "replace")) for each in said)
-    return [each for each in dict.fromkeys(found) if len(each) >= SHORTEST]
+    through, of either case: as it is, in hexadecimal, in base64 and in base32. None of what has no
+    room in a name."""
+    plain = _folded(value)
+    if len(plain) > LONGEST:
+        return []  # nor has it in any other form, all of which are longer
+    said = (value.hex().encode(), *_in_base64(value), *_in_base32(value))
+    found = [_folded(each) for each in said]
+    if len(plain) >= _SHORTEST_IN_NAMES:
+        found.append(plain)
+    return [each.decode() for each in dict.fromkeys(found) if SHORTEST <= len(each) <= LONGEST]
 
 
-def folded(text: str) -> str:
-    return "".join(each for each in text.lower() if each.isascii() and each.isalnum())
+def _folded(text: bytes) -> bytes:
+    return text.translate(None, _OTHERS).lower()
 
 
 def _in_json(text: str) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, AnyStr
 
 from paddock.domain.broker.forms import SHORTEST, forms, in_names
+from paddock.domain.egress.names import normal
 
 _TOKEN = 16
 """Of what is only taken for a secret because of where it stands, the least that is masked."""
@@ -77,10 +78,13 @@ class NameMask:
     """The same for the names of hosts, where a program may write a value in small letters, and
     take it apart: a label has 63 characters, and neither slashes nor dots."""
 
-    def __init__(self, values: Mapping[str, str]) -> None:
+    def __init__(self, values: Mapping[str, str], guessed: Mapping[str, str] | None = None) -> None:
+        """Of what is only `guessed` to be secret, the name of a host is what it looks like."""
+        hosts = {each for each in (guessed or {}).items() if _is_host(each[0])}
         self._shown = {
             form: shown
             for value, shown in values.items()
+            if (value, shown) not in hosts
             for each in _usable(value)
             for form in in_names(each)
         }
@@ -97,6 +101,12 @@ class NameMask:
             parts += [said[end : places[hit.start()]], self._shown[hit[0]]]
             end = places[hit.end() - 1] + 1
         return "".join(parts) + said[end:]
+
+
+def _is_host(value: str) -> bool:
+    """A plain name with dots, as in `KEYCLOAK_HOST=keycloak.example.com`."""
+    _, dot, last = value.rpartition(".")
+    return bool(dot) and value.isascii() and last.isalpha() and normal(value) == value
 
 
 def masked(told: Any, values: Mapping[str, str]) -> Any:
