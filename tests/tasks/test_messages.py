@@ -43,6 +43,17 @@ async def states_of(working, task):
     return [each.data["state"] for each in await working.events(task, "task.message")]
 
 
+async def kept_for_later(working):
+    """A message that the adapter of an agent at work holds back until the turn is over."""
+    wish = {"workspace": Workspace(template="plain"), "options": {"command": SERVER}}
+    wanted = Submission(TaskWish("wait for me", agent="acp", **wish))
+    task = await working.tasks.create(working.who, wanted)
+    await working.until(task, lambda now: now.conversation.session == "s1")
+    late = await send(working, task, "too late", Mode.TURN, ttl_s=1)
+    await working.until(task, lambda now: late.id in now.conversation.told)
+    return task, late
+
+
 @pytest.mark.proves("M2")
 async def test_a_message_expires_before_its_task_begins_and_is_never_heard_of_again(working):
     first = await working.begin({"say": "x"}, {"await": 1})
@@ -63,12 +74,7 @@ async def test_a_message_expires_before_its_task_begins_and_is_never_heard_of_ag
 
 @pytest.mark.proves("M2")
 async def test_what_is_kept_for_the_next_turn_expires_while_the_agent_works(working):
-    wish = {"workspace": Workspace(template="plain"), "options": {"command": SERVER}}
-    wanted = Submission(TaskWish("wait for me", agent="acp", **wish))
-    task = await working.tasks.create(working.who, wanted)
-    await working.until(task, lambda now: now.conversation.session == "s1")
-    late = await send(working, task, "too late", Mode.TURN, ttl_s=1)
-    await working.until(task, lambda now: late.id in now.conversation.told)
+    task, late = await kept_for_later(working)
     await receipt(working, late, MessageState.EXPIRED)
     assert not (await working.get(task)).conversation.told
     await send(working, task, "do this", Mode.INTERRUPT, ttl_s=60)
@@ -84,12 +90,7 @@ async def test_what_was_kept_while_nobody_looked_after_the_task_expires(database
     async with disposable(database=database, settings=SETTINGS) as plane:
         working = Working(plane, await operator(plane))
         async with at_work(plane):
-            wish = {"workspace": Workspace(template="plain"), "options": {"command": SERVER}}
-            wanted = Submission(TaskWish("wait for me", agent="acp", **wish))
-            task = await working.tasks.create(working.who, wanted)
-            await working.until(task, lambda now: now.conversation.session == "s1")
-            late = await send(working, task, "too late", Mode.TURN, ttl_s=1)
-            await working.until(task, lambda now: late.id in now.conversation.told)
+            task, late = await kept_for_later(working)
         await asyncio.sleep(1)
         async with at_work(plane):
             await receipt(working, late, MessageState.EXPIRED)
