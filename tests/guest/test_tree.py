@@ -202,6 +202,43 @@ async def test_who_is_held_still_is_let_go_on_by_none_of_its_own(guest: Guest) -
     await guest.runs.end("unruly", 0.0)
 
 
+# Waits in the kernel, as for a disk, until its child ends; then it writes a file.
+DEEP = """
+import ctypes, os, platform, signal, time
+vfork = 0x4000 | signal.SIGCHLD
+clone = {"x86_64": 56, "aarch64": 220}[platform.machine()]
+child = ctypes.CDLL(None).syscall(clone, vfork, 0, 0, 0, 0)
+if child == 0:
+    open("/tmp/deep-child", "w").write(str(os.getpid()))
+    while not os.path.exists("/tmp/deep-answer"): time.sleep(0.01)
+    os._exit(0)
+open("/tmp/deep-went-on", "w").write("it did")
+"""
+
+
+async def test_who_waits_in_the_kernel_is_held_though_others_let_it_go_on(guest: Guest) -> None:
+    others = "for n in 1 2 3 4 5 6; do (while :; do kill -CONT $it; done) & done"
+    script = f"rm -f /tmp/deep-*; python3 -c '{DEEP}' & it=$!; echo $it > /tmp/deep; {others}; wait"
+    await guest.runs.start("deep", ["sh", "-c", script])
+
+    async def state(name: str) -> str:
+        said = await guest.exec(["sh", "-c", f"cut -d' ' -f3 /proc/$(cat {name})/stat"])
+        return said.text.strip()
+
+    async def until(name: str, wanted: str) -> None:
+        async with asyncio.timeout(30):
+            while await state(name) != wanted:
+                await asyncio.sleep(0.01)
+
+    await until("/tmp/deep", "D")
+    await until("/tmp/deep-child", "S")
+    await guest.runs.signal("deep", "SIGSTOP")
+    await guest.exec(["sh", "-c", "touch /tmp/deep-answer; kill -CONT $(cat /tmp/deep-child)"])
+    await until("/tmp/deep", "T")
+    assert (await guest.exec(["ls", "/tmp/deep-went-on"])).exit_code != 0
+    await guest.runs.end("deep", 0.0)
+
+
 @pytest.mark.proves("E10")
 async def test_running_out_of_memory_is_137_with_the_reason(
     memory_cgroup: str, start_packed: StartPacked

@@ -31,9 +31,13 @@ class Proc:
         return self.state in "ZX"
 
     @property
+    def is_stopped(self) -> bool:
+        return self.state in "Tt"
+
+    @property
     def is_still(self) -> bool:
         """Stopped, or deep in the kernel; what is stopped there stops before it does a thing."""
-        return self.state in "TtD"
+        return self.is_stopped or self.state == "D"
 
 
 class Tree:
@@ -108,15 +112,16 @@ class Tree:
 
         One that does not stand still yet may let go on another that does. So all are looked at
         until nothing moved for two looks in a row: a single one may have seen each at another time.
-        Each is told at least once, those too that wait for a disk and would go on when it answers.
+        Who waits for a disk is told each time: it would go on when that answers, and what it was
+        told before may have been taken back by another that moved still.
         """
         loop = asyncio.get_running_loop()
         give_up, pause, still = loop.time() + _STILL_AFTER, 0.0005, 0
         told: set[tuple[int, int]] = set()
         while still < _STILL_LOOKS and is_wanted():
-            members = self.look()
-            moving = [p for p in members if not p.is_still or (p.pid, p.start) not in told]
-            for proc in moving:
+            awake = [p for p in self.look() if not p.is_stopped or (p.pid, p.start) not in told]
+            moving = [p for p in awake if not p.is_still or (p.pid, p.start) not in told]
+            for proc in awake:
                 send(proc.pid, signal.SIGSTOP)
                 told.add((proc.pid, proc.start))
             still = 0 if moving else still + 1
