@@ -119,6 +119,11 @@ class Conversation:
     stage: Stage = Stage.WORK
     aside: str = ""
     """During a review, the session of whoever did the work."""
+    back_to: float | None = None
+    """Its sandbox was lost, and it has not begun in the next one, where everything is as it was at
+    this time; 0 is as at the very beginning."""
+    came_back: float | None = None
+    """The same of the first run there, if that is to go on with its session."""
 
     @property
     def talk(self) -> Talk:
@@ -159,6 +164,25 @@ def begun(
         beyond=conversation.beyond,
         raw=conversation.raw,
         opening=(*conversation.then_told, *mail),
+        came_back=conversation.back_to if conversation.session else None,
+    )
+
+
+def displaced(conversation: Conversation, session: str, as_of: float) -> Conversation:
+    """Its sandbox was lost. Who planned, plans again; everybody else works again, since what they
+    were to look at may not be there any more."""
+    if not conversation.run:
+        return conversation
+    return Conversation(
+        run=conversation.run,
+        session=session,
+        stage=Stage.PLAN if conversation.stage is Stage.PLAN else Stage.WORK,
+        events=conversation.events,
+        beyond=conversation.beyond,
+        raw=conversation.raw,
+        has_ended=True,
+        is_lost=True,
+        back_to=as_of,
     )
 
 

@@ -3,6 +3,7 @@
 pending ──> creating ──> running <──> waiting
                             │
                             └──> completing ──> completed      completing ──> running (next round)
+running, waiting, completing ──> creating, when its sandbox was lost and another takes its place
 any of them ──> failed, cancelled
 """
 
@@ -18,6 +19,7 @@ from paddock.domain.desk.pace import Told
 from paddock.domain.desk.saying import Claim, Progress
 from paddock.domain.errors import Conflict
 from paddock.domain.reason import Reason
+from paddock.domain.task_loss import Loss
 from paddock.domain.task_review import Reviewed, agent_at
 from paddock.domain.task_rounds import Checked, Round
 from paddock.domain.task_wish import TaskWish
@@ -55,9 +57,9 @@ _ENDS = frozenset({_S.FAILED, _S.CANCELLED})
 TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
     _S.PENDING: frozenset({_S.CREATING}) | _ENDS,
     _S.CREATING: frozenset({_S.RUNNING}) | _ENDS,
-    _S.RUNNING: frozenset({_S.WAITING, _S.COMPLETING}) | _ENDS,
-    _S.WAITING: frozenset({_S.RUNNING}) | _ENDS,
-    _S.COMPLETING: frozenset({_S.RUNNING, _S.COMPLETED}) | _ENDS,
+    _S.RUNNING: frozenset({_S.WAITING, _S.COMPLETING, _S.CREATING}) | _ENDS,
+    _S.WAITING: frozenset({_S.RUNNING, _S.CREATING}) | _ENDS,
+    _S.COMPLETING: frozenset({_S.RUNNING, _S.COMPLETED, _S.CREATING}) | _ENDS,
     _S.COMPLETED: frozenset(),
     _S.FAILED: frozenset(),
     _S.CANCELLED: frozenset(),
@@ -192,7 +194,9 @@ class TaskRecord:
     reverted: tuple[str, ...] = ()
     """What its agent changed though it was not to; it was put back."""
     restarts: tuple[float, ...] = ()
-    """When the agent was started again because it had died or stood still."""
+    """When the agent was started again because it had died, stood still or lost its sandbox."""
+    losses: tuple[Loss, ...] = ()
+    """Of sandboxes that it worked in, each with what took its place."""
     diagnoses: tuple[float, ...] = ()
     """When it was looked into because it was stuck."""
     oddness: tuple[float, ...] = ()
@@ -272,6 +276,13 @@ class TaskRecord:
             return False
         result = self.result or Result()
         return bool(result.files or result.unseen) or not result.commit
+
+    @property
+    def went_back(self) -> Loss | None:
+        """The loss after which it works in what was kept of its workspace; None where it has lost
+        none, or has begun from the beginning again."""
+        last = self.losses[-1] if self.losses else None
+        return last if last is not None and last.snapshot_id else None
 
     @property
     def where_adopted(self) -> "TaskRecord":

@@ -24,6 +24,8 @@ class Step(StrEnum):
     """Another run, because there is more to do."""
     RESTART = "restart"
     """Another run, because this one died."""
+    FORGET = "forget"
+    """Another run without its session, which was lost with its sandbox."""
     COMPLETE = "complete"
     CANCEL = "cancel"
     FAIL = "fail"
@@ -57,6 +59,8 @@ def after_run(
         step = Next(Step.FAIL, reason=stopped, why=why)
     elif conversation.then:
         step = Next(Step.BEGIN, prompt=conversation.then)
+    elif _has_forgotten(conversation, ending):
+        step = Next(Step.FORGET)
     elif mail and can_go_on and not _died(conversation):
         step = Next(Step.BEGIN, prompt="\n\n".join(mail))
     elif ending.is_good:
@@ -100,6 +104,14 @@ def _reason(conversation: Conversation, why: str) -> Reason:
     if fault_of_agent(why) is not None:
         return Reason.SURROUNDINGS
     return Reason.NO_OUTPUT if _did_nothing(conversation) else Reason.AGENT_ERROR
+
+
+def _has_forgotten(conversation: Conversation, ending: Ending) -> bool:
+    """It was to go on in another sandbox, and could not even begin: what that was made of may not
+    have its session."""
+    if conversation.came_back is None or _died(conversation):
+        return False
+    return not ending.is_good and not conversation.judged.did_something
 
 
 def _died(conversation: Conversation) -> bool:

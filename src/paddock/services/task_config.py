@@ -18,6 +18,9 @@ class TasksConfig:
     at_once_per_provider: int = 50
     at_once: int = 64
     """How many one server process moves on."""
+    replace_lost: bool = True
+    """A sandbox that was made for a task and is lost is replaced, and the task goes on: as it was
+    when the last snapshot was taken, or from its beginning. Off fails the task instead."""
     health: Thresholds = field(default_factory=Thresholds)
     guardian: GuardianConfig = field(default_factory=GuardianConfig)
     odd: OddnessConfig = field(default_factory=OddnessConfig)

@@ -57,12 +57,12 @@ class Endings:
     async def cancel(self, hold: Hold) -> None:
         """Nobody wants it any more, and its agent may not have begun."""
         await self._end_agent(hold.task)
-        if not hold.task.conversation.run:
+        if _has_not_begun(hold.task):
             await self._workspaces.discard(hold.task)
         await self.end(hold, Next(Step.CANCEL, reason=Reason.CANCELLED))
 
-    async def fail(self, hold: Hold, error: PaddockError) -> None:
-        """Somebody has refused something for good."""
+    async def fail(self, hold: Hold, error: PaddockError, why: str = "") -> None:
+        """Somebody has refused something for good; `why` says what more there is to it."""
         task = await hold.refresh()
         if task.is_cancelled:
             return await self.cancel(hold)
@@ -70,7 +70,8 @@ class Endings:
         if sandbox is not None and sandbox.state in _LOST:
             reason = sandbox.reason or Reason.PROVIDER_LOST
         await self._end_agent(task)
-        await self.end(hold, Next(Step.FAIL, reason=reason, why=in_words(error)))
+        said = f"{in_words(error)}; {why}" if why else in_words(error)
+        await self.end(hold, Next(Step.FAIL, reason=reason, why=said))
         return None
 
     async def end_regardless(self, hold: Hold, error: PaddockError) -> bool:
@@ -146,7 +147,7 @@ class Endings:
         try:
             async with asyncio.timeout(_LAST_S):
                 await self._end_agent(hold.task)
-                if not hold.task.conversation.run:
+                if _has_not_begun(hold.task):
                     await self._workspaces.discard(hold.task)
                 await self._collect(hold)
         except (PaddockError, TimeoutError):
@@ -159,6 +160,11 @@ class Endings:
             with suppress(PaddockError):
                 async with self._workspaces.enter(task) as entered:
                     await entered.guest.runs.end(task.conversation.run_key(task.id), self._force_s)
+
+
+def _has_not_begun(task: TaskRecord) -> bool:
+    """In the sandbox that it has now, its agent has not."""
+    return not task.conversation.run or task.conversation.back_to is not None
 
 
 def in_words(error: PaddockError) -> str:

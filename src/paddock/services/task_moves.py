@@ -5,6 +5,7 @@ Other than `task_run`, nothing here decides.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -132,6 +133,16 @@ class Moves:
         if begins and late:
             why = f"the task's {hold.task.wish.timeout_s:g} s were over before its agent began"
             raise GivenUp(Reason.DEADLINE, f"{why} (give it more time)")
+
+    async def rest(self, hold: Hold, seconds: float) -> None:
+        """Before it is tried again; whoever wants something of it need not wait for that."""
+        with self._wakes.of(hold.task.id) as news:
+            news.clear()
+            if (await hold.refresh()).is_cancelled:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await news.wait()
 
     async def unless_cancelled(self, hold: Hold, work: Awaitable[T]) -> T:
         """What takes long and may be broken off. It is not done any more when this returns, however

@@ -26,6 +26,7 @@ from paddock.services.wakes import Wakes
 
 PERSON = "person"
 """What made a task wait that somebody has paused."""
+_PAUSED_BY = "paused by "
 _PARKED = 1e12
 """A time that nobody waits for."""
 _CAN_PAUSE = (TaskState.PENDING, TaskState.CREATING, TaskState.RUNNING)
@@ -167,7 +168,7 @@ def carried_out(tx: Transaction, task: TaskRecord, now: float) -> TaskRecord:
     if not task.paused_by or task.state is not TaskState.RUNNING or task.is_cancelled:
         return task
     still = replace(
-        moved(task, TaskState.WAITING, now, detail=f"paused by {task.paused_by}"),
+        moved(task, TaskState.WAITING, now, detail=f"{_PAUSED_BY}{task.paused_by}"),
         waits_for="",
         waits_rule=PERSON,
         waiting_since=now,
@@ -176,6 +177,14 @@ def carried_out(tx: Transaction, task: TaskRecord, now: float) -> TaskRecord:
     )
     tx.events.append([state_event(still, now)])
     return still
+
+
+def paused_again(task: TaskRecord) -> TaskRecord:
+    """One that stands still because a person wants that, as before it did: it has to be made to
+    once more. Any other as it is."""
+    if task.state is not TaskState.WAITING or task.waits_rule != PERSON or task.is_resumed:
+        return task
+    return replace(task, paused_by=task.detail.removeprefix(_PAUSED_BY))
 
 
 class Pausing:

@@ -4,8 +4,7 @@ Whoever holds it calls this, after a restart too: what the journal has is not do
 agent, which went on meanwhile, is taken up where the record ends.
 """
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
@@ -19,6 +18,7 @@ from paddock.domain.reason import Reason
 from paddock.domain.records import SandboxRecord
 from paddock.domain.task import Phase, TaskRecord, TaskState, check_after, moved
 from paddock.domain.task_course import Next, Step, after_run
+from paddock.domain.task_loss import step_after
 from paddock.domain.task_review import agent_at, first_stage
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
@@ -36,6 +36,7 @@ from paddock.services.task_modes import Modes
 from paddock.services.task_moves import Cancelled, GivenUp, Moves
 from paddock.services.task_pause import Pausing, ask_no_more
 from paddock.services.task_post import Setting, TooLate
+from paddock.services.task_replacing import Replacing
 from paddock.services.task_reviews import Reviews
 from paddock.services.task_setting import AgentSettings, Given, in_full
 from paddock.services.task_watch import Watching
@@ -75,6 +76,7 @@ class TaskRun:
         self._judging = Judging(clock, workspaces, self._moves, apps)
         self._modes = Modes(clock, workspaces)
         self._reviews = Reviews(clock, workspaces)
+        self._replacing = Replacing(clock, changes, self._moves, watching)
         self._asking = Asking(clock)
         self._endings = Endings(
             clock,
@@ -103,9 +105,13 @@ class TaskRun:
         except GivenUp as end:
             await self._moves.finish(hold, TaskState.FAILED, end.reason, end.why)
         except PaddockError as error:
-            if error.retryable and not await self._endings.is_lost(hold.task):
+            is_lost = await self._endings.is_lost(hold.task)
+            if error.retryable and not is_lost:
                 raise
-            await self._endings.fail(hold, error)
+            if not is_lost:
+                await self._endings.fail(hold, error)
+            elif why := await self._replacing(hold):
+                await self._endings.fail(hold, error, why)
 
     async def _go_on_awake(self, hold: Hold) -> None:
         """A sandbox that stopped under its task, because it crashed or had to make room, is started
@@ -159,7 +165,7 @@ class TaskRun:
             made = await self._workspaces.make(hold.task, workspace)
             return {"id": made.id, "provider": made.provider}
 
-        await self._moves.phase(
+        await self._phase_here(
             hold,
             Phase.SANDBOX,
             make,
@@ -169,19 +175,32 @@ class TaskRun:
         async def settle() -> dict[str, str]:
             return asdict(await self._workspaces.prepare(hold.task))
 
-        await self._moves.phase(
+        await self._phase_here(
             hold,
             Phase.SETUP,
             settle,
             lambda task, place: replace(task, directory=place["directory"]),
         )
-        await self._moves.phase(hold, Phase.SYNC_IN, lambda: self._workspaces.give_files(hold.task))
-        await self._moves.phase(
+        if hold.task.went_back is not None:
+            return  # what follows was done in what it was made of, and its agent has begun since
+        await self._phase_here(hold, Phase.SYNC_IN, lambda: self._workspaces.give_files(hold.task))
+        await self._phase_here(
             hold,
             Phase.CHECKPOINT,
             lambda: self._workspaces.checkpoint(hold.task),
             lambda task, commit: replace(task, checkpoint=commit),
         )
+
+    async def _phase_here(
+        self,
+        hold: Hold,
+        phase: Phase,
+        do: Callable[[], Awaitable[Any]],
+        change: Callable[[TaskRecord, Any], TaskRecord] = lambda task, _output: task,
+    ) -> None:
+        """Once in each sandbox that the task works in."""
+        step = step_after(hold.task.losses, phase)
+        await self._moves.phase(hold, phase, do, change, step=step)
 
     async def _work(self, hold: Hold) -> None:
         """One run of the agent, and what follows from how it ended."""
@@ -192,6 +211,10 @@ class TaskRun:
         if conversation.run == 0:
             self._moves.check_wanted(hold)
             await self._begin(hold, "", stage=first_stage(hold.task.wish))
+        elif conversation.back_to is not None:
+            self._moves.check_wanted(hold)
+            resumes = agent.traits.resumes
+            await self._begin(hold, await self._replacing.prompt(hold, resumes=resumes))
         elif conversation.has_ended and hold.task.state is TaskState.WAITING:
             approvals, now = self._watching.approvals, self._clock.wall()
             await ask_no_more(hold, approvals, agent.traits.modes, now)
@@ -221,7 +244,8 @@ class TaskRun:
             await run.attend(news)
 
     async def _given(self, hold: Hold, sandbox: SandboxRecord, conversation: Conversation) -> Given:
-        place = Place(**await hold.step(Phase.SETUP, _done_before))
+        settled = step_after(hold.task.losses, Phase.SETUP)
+        place = Place(**await hold.step(settled, _done_before))
         task = replace(hold.task, conversation=conversation)
         # Its program may have to be installed first, and nobody has to wait for that in vain.
         given = self._settings.given(task, sandbox, place)
@@ -264,6 +288,8 @@ class TaskRun:
             await self._begin(hold, following.prompt, () if then else mail)
         elif following.step is Step.RESTART:
             await self._restart(hold, following)
+        elif following.step is Step.FORGET:
+            await self._replacing.forget(hold)
         elif following.step is Step.COMPLETE:
             await self._moves.to(hold, TaskState.COMPLETING)
         elif following.reason in _OF_THE_AGENT and self._may_try_again(hold.task):
@@ -295,7 +321,7 @@ class TaskRun:
             await self._endings.end(hold, Next(Step.FAIL, reason=following.reason, why=why))
             return
         if verdict.wait_s:
-            await self._rest(hold, verdict.wait_s)
+            await self._moves.rest(hold, verdict.wait_s)
             return
         count = len(hold.task.restarts) + 1
         data = {"reason": following.reason, "why": following.why, "restarts": count}
@@ -306,16 +332,6 @@ class TaskRun:
             return replace(task, restarts=(*task.restarts, now))
 
         await self._begin(hold, following.prompt, unread, events=(event,), change=again)
-
-    async def _rest(self, hold: Hold, seconds: float) -> None:
-        """Before it is started again; whoever wants something of it need not wait for that."""
-        with self._wakes.of(hold.task.id) as news:
-            news.clear()
-            if (await hold.refresh()).is_cancelled:
-                return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await news.wait()
 
     async def _complete(self, hold: Hold) -> None:
         """What the agent made is judged, and it tries again, or what it made is collected."""

@@ -3,15 +3,17 @@
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from paddock.domain.errors import Conflict, PaddockError, Unavailable
+from paddock.domain.errors import Conflict, NotFound, PaddockError, Unavailable
 from paddock.domain.records import SandboxRecord
 from paddock.domain.repetition import own_key
 from paddock.domain.sandbox import SandboxState
 from paddock.domain.task import TaskRecord
+from paddock.domain.task_loss import step_after
 from paddock.domain.task_wish import Workspace
 from paddock.domain.team import Principal
+from paddock.guest_client import Guest
 from paddock.ports.store import Page, SandboxFilter
 from paddock.services.inside import Entered, Inside
 from paddock.services.making import Wish
@@ -63,8 +65,16 @@ class Workspaces:
             labels=labels,
             task=task.id,
         )
-        key = own_key(f"task {task.id}")
-        if wanted.fork:
+        key = own_key(step_after(task.losses, f"task {task.id}"))
+        if (back := task.went_back) is not None:
+            wish = replace(
+                wish,
+                template="",
+                provider="",
+                snapshot=back.snapshot_id,
+                app=wanted.app or back.app,
+            )
+        elif wanted.fork:
             return await self._sandboxes.fork(who, wanted.fork, wish, key)
         return await self._sandboxes.create(who, wish, key)
 
@@ -122,9 +132,11 @@ class Workspaces:
             )
 
     async def prepare(self, task: TaskRecord) -> Place:
-        """The directory is there."""
+        """The directory is there, and nothing of the task runs in it."""
         async with self.enter(task) as entered:
-            wanted = task.wish.workspace.directory
+            await _end_runs(entered.guest, task)
+            back = task.went_back
+            wanted = back.directory if back is not None else task.wish.workspace.directory
             work = entered.sandbox.work
             wanted = wanted or (work.directory if work is not None else _DEFAULT)
             ran = await entered.guest.exec(
@@ -175,3 +187,14 @@ class Workspaces:
             with suppress(PaddockError):  # it is none of this task's business
                 await self.trees.tidy(tree.guest)
             return commit
+
+
+async def _end_runs(guest: Guest, task: TaskRecord) -> None:
+    """A snapshot may have been taken with what ran then, its agent too, which goes on in what was
+    made of it."""
+    if task.went_back is None:
+        return
+    for run in await guest.runs.list():
+        if run.exit is None and run.key.startswith(f"{task.id}."):
+            with suppress(Conflict, NotFound):  # it has ended meanwhile
+                await guest.runs.signal(run.key, "SIGKILL")

@@ -231,6 +231,18 @@ class TaskSummary(_Known):
     result: ResultSummary | None
 
 
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A sandbox that was lost under a task, and what the next one was made of."""
+
+    sandbox_id: str
+    at: datetime
+    snapshot_id: str | None
+    """None is what the first was made of."""
+    as_of: datetime | None
+    """When that was taken: what was done later is gone."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskInfo(_Known):
     """A task as the server sees it."""
@@ -256,6 +268,8 @@ class TaskInfo(_Known):
     session: str | None
     runs: int
     restarts: tuple[datetime, ...]
+    losses: tuple[Loss, ...]
+    """Of sandboxes that it worked in; another took the place of each."""
     heartbeat_at: datetime | None
     pulse: str | None
     checkpoint: str | None

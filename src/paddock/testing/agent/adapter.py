@@ -51,6 +51,7 @@ class ScriptedAgent:
         words = f"{words}{steps[end:]}".strip()
         session = brief.session or brief.key.partition(".")[0]
         wish = {"session": session, "steps": wanted, "words": words}
+        wish["goes_on"] = bool(brief.session)
         return Talk(says=(Say(_line(wish)),), session=session)
 
     def hear(self, talk: Talk, line: bytes) -> Talk:

@@ -242,7 +242,11 @@ def main() -> None:
     wish = json.loads(first)
     if wish.get("reviews"):
         wish["steps"] = of_review(wish["session"], wish["reviews"])
-    Agent(wish["session"], wish["steps"], wish["words"]).work()
+    agent = Agent(wish["session"], wish["steps"], wish["words"])
+    if wish["steps"] is None and wish.get("goes_on") and not agent.memory.exists():
+        agent.tell("failed", text=f"there is no session {agent.session}")
+        return
+    agent.work()
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from paddock.domain.task_wish import TaskWish
 from paddock.domain.vitals import Pulse
 from paddock.interfaces.api.schemas.common import Shape, at, moment
 from paddock.interfaces.api.schemas.task_health import HealthWishShape, show_health_wish
+from paddock.interfaces.api.schemas.task_losses import LossShape, show_loss
 from paddock.interfaces.api.schemas.task_results import (
     ResultShape,
     ResultSummary,
@@ -140,7 +141,10 @@ class TaskShape(_Known):
     guardian: dict[str, str]
     session: str | None = Field(description="what the agent can be resumed by")
     runs: int = Field(description="of the agent, with restarts and messages that began another")
-    restarts: list[datetime] = Field(description="when the agent had died or stood still")
+    restarts: list[datetime] = Field(
+        description="when the agent had died, stood still or lost its sandbox"
+    )
+    losses: list[LossShape] = Field(description="of sandboxes; another took the place of each")
     heartbeat_at: datetime | None = Field(description="when the guest last told of the agent")
     pulse: Pulse | None = Field(
         description="whether the guest tells of the agent when it is asked; null where none is at "
@@ -225,6 +229,7 @@ def show(task: TaskRecord) -> TaskShape:
         session=talk.own_session or None,
         runs=talk.run,
         restarts=[at(each) for each in task.restarts],
+        losses=[show_loss(each) for each in task.losses],
         heartbeat_at=moment(task.heartbeat_at),
         pulse=task.pulse,
         checkpoint=task.checkpoint or None,

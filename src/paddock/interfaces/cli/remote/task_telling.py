@@ -96,6 +96,16 @@ def _pulse(data: Data) -> str:
     return click.style(line, fg="yellow")
 
 
+def _restarted(data: Data) -> str:
+    """From where, if its sandbox was lost with what was done in it."""
+    line = f"· restarted: {_short(data.get('why') or data.get('reason', ''))}"
+    if data.get("lost"):
+        kept = data.get("snapshot")
+        begins = f"goes on from snapshot {kept}" if kept else "begins again from its beginning"
+        line = f"· sandbox {data['lost']} was lost; the task {begins}, in another"
+    return click.style(printable(line), fg="yellow")
+
+
 _LINES: Mapping[str, Callable[[Data], str]] = {
     "agent.thinking": _thinking,
     "agent.message": _message,
@@ -103,6 +113,7 @@ _LINES: Mapping[str, Callable[[Data], str]] = {
     "agent.tool_result": _result,
     "agent.file_edited": _edited,
     "task.pulse": _pulse,
+    "task.restarted": _restarted,
     "task.round": _round,
     "task.health": health_line,
     "task.planned": _planned,
