@@ -13,6 +13,7 @@ from pathlib import Path
 
 import aiohttp
 
+from paddock.adapters.egress.config import EgressConfig
 from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.adapters.providers.local.storage import unmount_pool
@@ -136,13 +137,30 @@ async def _remove_sandboxes(data: Path) -> None:
         await provider.aclose()
 
 
-async def provider_refs(data: Path) -> set[str]:
-    """What the provider really has, whatever the control plane believes."""
-    provider = await LocalProvider.open(LocalConfig(data_dir=data))
+@asynccontextmanager
+async def at_provider(
+    data: Path, egress: EgressConfig | None = None
+) -> AsyncIterator[LocalProvider]:
+    """As somebody would who knows nothing of Paddock's records. `egress` as the server has it: they
+    share a gateway."""
+    provider = await LocalProvider.open(LocalConfig(data_dir=data), egress=egress)
     try:
-        return {found.ref.id async for found in provider.find({})}
+        yield provider
     finally:
         await provider.aclose()
+
+
+async def provider_refs(data: Path) -> set[str]:
+    """What the provider really has, whatever the control plane believes."""
+    async with at_provider(data) as provider:
+        return {found.ref.id async for found in provider.find({})}
+
+
+async def destroy(data: Path, sandbox_id: str, egress: EgressConfig | None = None) -> None:
+    """Its machine is gone, and nobody of Paddock did it."""
+    async with at_provider(data, egress) as provider:
+        async for found in provider.find({"paddock.sandbox": sandbox_id}):
+            await provider.destroy(found.ref)
 
 
 def free_port() -> int:

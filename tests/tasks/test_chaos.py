@@ -5,17 +5,13 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
 
-from paddock.adapters.providers.local.config import LocalConfig
-from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.testing.agent import prompt_of
 from tests.tasks.conftest import OWN
-from tests.wiring_server import Server, provider_refs, server
+from tests.wiring_server import Server, at_provider, destroy, provider_refs, server
 
 TASKS = 20
 KILLS = 20
@@ -50,20 +46,10 @@ async def insist(made: Server, method: str, path: str, body=None, **more) -> dic
 
 async def kill_a_guest(made: Server, task: dict) -> None:
     """Of a sandbox in which an agent works."""
-    async with at_provider(made) as provider:
+    async with at_provider(made.data) as provider:
         async for found in provider.find({"paddock.sandbox": task["sandbox_id"]}):
             record = provider._life.records.read(found.ref.id)
             os.kill(record.machine.guest.pid, signal.SIGKILL)
-
-
-@asynccontextmanager
-async def at_provider(made: Server) -> AsyncIterator[LocalProvider]:
-    """As somebody would who knows nothing of Paddock's records."""
-    provider = await LocalProvider.open(LocalConfig(data_dir=made.data))
-    try:
-        yield provider
-    finally:
-        await provider.aclose()
 
 
 @pytest.mark.timeout(600)
@@ -108,7 +94,7 @@ async def test_tasks_survive_everything_that_dies_around_them():
                 spared = [each for each in spared if each["id"] != struck["id"]]
                 if number == moments[0]:
                     destroyed = struck["id"]
-                    await destroy(made, struck["sandbox_id"])
+                    await destroy(made.data, struck["sandbox_id"])
                 else:
                     await kill_a_guest(made, struck)
         for task in tasks:
@@ -155,13 +141,6 @@ async def over(made: Server, task_id: str) -> dict:
         while not (now := await insist(made, "GET", f"/v1/tasks/{task_id}"))["ended_at"]:
             await asyncio.sleep(0.2)
     return now
-
-
-async def destroy(made: Server, sandbox_id: str) -> None:
-    """As somebody would who knows nothing of Paddock: its machine is gone."""
-    async with at_provider(made) as provider:
-        async for found in provider.find({"paddock.sandbox": sandbox_id}):
-            await provider.destroy(found.ref)
 
 
 async def check_events(made: Server, task: dict) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from paddock.adapters.egress.config import EgressConfig
 from paddock.testing.models import CallMcp, EditFile, Fail, RunShell, Script, Turn, Usage, WriteFile
 from tests.engines import AGENTS
 from tests.tasks.model_outside import NAME, ModelOutside, model_outside
-from tests.wiring_server import Server, server
+from tests.wiring_server import Server, destroy, server
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.proves("T3")]
 KEY = "sk-the-real-key-0123456789abcdef"
@@ -66,6 +67,17 @@ ASK = Script(
     name="ask",
     marker="ASK",
     afterwards=Turn(say="As you say."),
+)
+
+LOSE = Script(
+    (
+        Turn(say="I will write it.", calls=(WriteFile("a.txt", "one\n"),)),
+        Turn(calls=(RunShell("touch held; until [ -e go ]; do sleep 0.05; done; echo went"),)),
+        Turn(say="It is done."),
+    ),
+    name="lose",
+    marker="LOSE",
+    afterwards=Turn(say="And that too."),
 )
 
 MISSING = "The model `gpt-nine` does not exist or you do not have access to it."
@@ -132,7 +144,7 @@ async def world() -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def world_of() -> AsyncIterator[World]:
-    async with model_outside(WORK, BREAK, LONG, LOOK, ASK, GONE) as there:
+    async with model_outside(WORK, BREAK, LONG, LOOK, LOSE, ASK, GONE) as there:
         settings = {
             "egress__hosts": json.dumps({NAME: there.there.address}),
             "egress__certificates": str(there.there.certificate),
@@ -293,3 +305,28 @@ async def test_a_model_that_its_route_does_not_know_is_named_in_the_end(world, r
     assert "gpt-nine" in task["detail"] or real.model in task["detail"], task["detail"]
     assert "not exist" in task["detail"], task["detail"]
     assert not task["result"]["files"]
+
+
+@pytest.mark.proves("H4")
+async def test_an_agent_goes_on_with_its_session_where_its_sandbox_was_lost(world, real):
+    task = await world.begin(real, "LOSE nothing, please")
+    now = await world.until(task, lambda now: now["directory"])
+    async with asyncio.timeout(90):
+        while "held" not in await world.run(task, "ls"):
+            await asyncio.sleep(0.2)
+    lost = now["sandbox_id"]
+    await world.call("POST", f"/v1/sandboxes/{lost}/snapshots", {})
+    there = world.outside.there
+    hosts, certificate = {NAME: there.address}, str(there.certificate)
+    await destroy(world.plane.data, lost, EgressConfig(hosts=hosts, certificates=certificate))
+    await world.until(task, lambda now: now["sandbox_id"] != lost and now["state"] == "running")
+    await world.run(task, "touch", "go")
+    ended = await world.ended(task)
+    assert ended["state"] == "completed", ended["detail"]
+    assert await world.run(task, "cat", "a.txt") == "one\n"
+    assert [each["sandbox_id"] for each in ended["losses"]] == [lost]
+    last = str(world.outside.model.turns[-1].body)
+    assert "LOSE nothing, please" in last
+    assert "The machine that you worked on was lost" in last
+    begun = [each for each in await world.events(task) if each["kind"] == "agent.started"]
+    assert len(begun) == 2, "it could not go on with its session, and began without it"

@@ -1,22 +1,25 @@
 """A sandbox that is lost under its task: another takes its place, and the task goes on."""
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 
+from paddock.domain.conversation import Stage
 from paddock.domain.message import MessageState, Mode
 from paddock.domain.reason import Reason
 from paddock.domain.task import TaskState
-from paddock.domain.task_wish import Check, GivenFile, TaskWish, Workspace
+from paddock.domain.task_wish import Check, GivenFile, Review, TaskWish, Workspace
 from paddock.ports.provider import Ref
 from paddock.services.system import system
 from paddock.services.taking import Capture
 from paddock.services.tasks import Submission
+from paddock.settings import AgentsConfig
 from paddock.testing.agent import prompt_of
 from tests.control_plane import disposable
-from tests.tasks.conftest import SETTINGS, Working, at_work, command, on_local, operator
+from tests.tasks.conftest import OWN, SETTINGS, Working, at_work, command, on_local, operator
 
 S = TaskState
 
@@ -29,6 +32,14 @@ GONE = (Reason.PROVIDER_LOST, Reason.CRASHED)
 async def local():
     async with on_local(SETTINGS) as working:
         yield working
+
+
+@pytest.fixture(scope="module")
+async def reviewed():
+    owns = (OWN, "paddock.testing.agent:ScriptedReviewer")
+    settings = replace(SETTINGS, agents=AgentsConfig(own=owns))
+    async with disposable(settings=settings) as plane, at_work(plane):
+        yield Working(plane, await operator(plane))
 
 
 @asynccontextmanager
@@ -64,6 +75,7 @@ async def in_its_next(working, task, lost):
     )
 
 
+APPROVE = json.dumps({"verdict": "approve", "findings": []})
 UNTIL_TOUCHED = {"run": "until [ -e finish ]; do sleep 0.05; done"}
 
 
@@ -311,3 +323,82 @@ async def test_a_prompt_with_the_name_of_its_sandbox_has_that_of_the_next(workin
     last = (await working.said(task))[-1]
     assert now.sandbox_id in last
     assert before.sandbox_id not in last
+
+
+async def test_one_lost_while_it_is_reviewed_is_done_and_reviewed_again(reviewed):
+    reviews = [[{"run": "until [ -e go ]; do sleep 0.05; done"}, {"say": APPROVE}]] * 2
+    task = await reviewed.begin(
+        {"append": ["log", "1\n"]},
+        {"say": "one"},
+        review=Review("scripted_reviewer", min_lines=0),
+        env={"SCRIPTED_REVIEW": json.dumps(reviews)},
+    )
+    before = await reviewed.until(task, lambda now: now.conversation.stage is Stage.REVIEW)
+    await lose(reviewed, before.sandbox_id)
+    now = await in_its_next(reviewed, task, before.sandbox_id)
+    await reviewed.until(task, lambda now: now.conversation.stage is Stage.REVIEW)
+    await touch(reviewed, now, "go")
+    ended = await reviewed.ended(task)
+    assert ended.state is S.COMPLETED, ended.detail
+    assert (await reviewed.said(task)).count("one") == 2
+    assert [each.opinion for each in ended.reviews] == ["approve"]
+
+
+@pytest.mark.proves("H4")
+async def test_an_attempt_whose_copy_is_lost_gets_another_copy(local):
+    made = await local.plane.admin.post("/v1/sandboxes", {"template": "base"})
+    run = local.plane.services.commands.run
+    await run(
+        local.who,
+        made["id"],
+        command("sh", "-c", "mkdir -p ~/workspace; cd ~/workspace; echo a > base"),
+    )
+    task = await local.begin(
+        {"run": "cat base"}, {"say": "one"}, UNTIL_TOUCHED, workspace=Workspace(fork=made["id"])
+    )
+    before = await said(local, task, "one")
+    await lose(local, before.sandbox_id)
+    now = await in_its_next(local, task, before.sandbox_id)
+    await touch(local, now, "finish")
+    ended = await local.ended(task)
+    assert ended.state is S.COMPLETED, ended.detail
+    assert await local.read(ended, "base") == "a\n"
+    assert {each.path for each in ended.result.files} == {"finish"}
+
+
+async def test_one_that_is_cancelled_before_it_begins_again_leaves_no_sandbox(working):
+    task = await working.begin({"say": "one"}, {"sleep": 600})
+    before = await said(working, task, "one")
+    await working.tasks.pause(working.who, task.id)
+    await working.until(task, lambda now: now.state is S.WAITING)
+    await lose(working, before.sandbox_id)
+    await working.until(
+        task, lambda now: now.sandbox_id not in ("", before.sandbox_id) and now.state is S.WAITING
+    )
+    await working.tasks.cancel(working.who, task.id)
+    ended = await working.ended(task)
+    assert ended.state is S.CANCELLED
+    shown = await working.plane.admin.get(f"/v1/sandboxes/{ended.sandbox_id}")
+    assert shown["state"] == "deleted", shown.body
+
+
+async def test_lost_twice_it_goes_back_to_the_same_snapshot(local):
+    task = await local.begin({"append": ["log", "1\n"]}, {"say": "one"}, UNTIL_TOUCHED)
+    before = await said(local, task, "one")
+    kept = await local.plane.services.snapshots.take(local.who, before.sandbox_id, Capture())
+    await lose(local, before.sandbox_id)
+    second = await in_its_next(local, task, before.sandbox_id)
+    await lose(local, second.sandbox_id)
+    third = await local.until(
+        task,
+        lambda now: (
+            now.sandbox_id not in ("", before.sandbox_id, second.sandbox_id)
+            and now.state is S.RUNNING
+        ),
+    )
+    await touch(local, third, "finish")
+    ended = await local.ended(task)
+    assert ended.state is S.COMPLETED, ended.detail
+    assert await local.read(ended, "log") == "1\n"
+    assert [each.snapshot_id for each in ended.losses] == [kept.id, kept.id]
+    assert (await local.said(task)).count("one") == 1

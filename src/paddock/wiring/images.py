@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from paddock.adapters.egress.config import EgressConfig
 from paddock.adapters.providers.docker.building import Builder
 from paddock.adapters.providers.docker.config import DockerConfig
 from paddock.adapters.providers.docker.images import ImageSource
@@ -42,9 +43,10 @@ async def of_user(
 
 @asynccontextmanager
 async def from_store(
-    docker: DockerConfig, config: LocalConfig, progress: Progress
+    docker: DockerConfig, config: LocalConfig, progress: Progress, *, egress: EgressConfig
 ) -> AsyncIterator[Stock]:
-    """For root. Built on first use. Only set-up commands need the whole local provider for it."""
+    """For root. Built on first use. Only set-up commands need the whole local provider for it; its
+    gateway is the one that is there, and stays set as it is."""
     data = config.data_dir.absolute()
     storage = await asyncio.to_thread(
         open_storage, data, driver=config.storage, pool_size_mib=config.pool_size_mib
@@ -53,7 +55,7 @@ async def from_store(
 
     async def build(template: Template) -> BuiltTemplate:
         if template.setup:
-            local = await LocalProvider.open(config, progress=progress)
+            local = await LocalProvider.open(config, progress=progress, egress=egress)
             try:
                 await local.prepare(template.name)
             finally:

@@ -159,7 +159,12 @@ class Opener:
         if self._stock is None:
             stock = images.of_user(self._settings.docker, self._local, self._progress)
             if os.geteuid() == 0:
-                stock = images.from_store(self._settings.docker, self._local, self._progress)
+                stock = images.from_store(
+                    self._settings.docker,
+                    self._local,
+                    self._progress,
+                    egress=self._settings.egress,
+                )
             self._stock = await self._shared.enter_async_context(stock)
         return self._stock.find
 
