@@ -12,7 +12,7 @@ from pathlib import Path
 from paddock.adapters.audit_head import AuditHeadFile
 from paddock.adapters.host_memory import host_memory
 from paddock.adapters.providers.dialing import dial
-from paddock.adapters.providers.layers import Layered, Measure
+from paddock.adapters.providers.layers import Hold, Layered, Measure
 from paddock.adapters.shell_script import read_script
 from paddock.adapters.store.store import open_store
 from paddock.adapters.tracing import Begin
@@ -205,7 +205,9 @@ class _Parts:
         self.metrics = metrics = Metrics(lambda: count_states(self.changes))
         store.on_events(metrics.hear)
         measure = Measure(metrics.observe_call, clock)
-        self.providers = providers = providers.wrapped(lambda each: Layered(each, measure))
+        self.providers = providers = providers.wrapped(
+            lambda each: Layered(Layered(each, measure), Hold(clock))
+        )
         self.activity = Activity(clock)
         self.recall = Recall(store, clock)
         self.changes = Changes(store, clock, self.recall)
