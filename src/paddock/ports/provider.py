@@ -336,7 +336,10 @@ class Provider(Protocol):
         ...
 
     async def guest(self, ref: Ref) -> GuestAddress:
-        """Where the guest answers. Conflict when the sandbox is not running."""
+        """Where the guest answers. Conflict when the sandbox is not running.
+
+        LimitExceeded as of endpoint().
+        """
         ...
 
     async def endpoint(self, ref: Ref, port: int) -> Endpoint:
@@ -344,6 +347,11 @@ class Provider(Protocol):
 
         Conflict when the sandbox is not running. A port that was not declared at creation is
         Unsupported without `late_ports`.
+
+        LimitExceeded when the provider takes no more requests now. Where it said when it will
+        again, the error has `retry_after_s`, and stands for a limit on requests of this kind,
+        whatever sandbox they are about: nobody asks before that. Without, only this sandbox is
+        not asked about again at once.
         """
         ...
 

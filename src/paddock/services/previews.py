@@ -10,7 +10,7 @@ from functools import partial
 
 from paddock.domain import preview
 from paddock.domain.egress import doors
-from paddock.domain.errors import NotFound, PaddockError, Unauthenticated
+from paddock.domain.errors import LimitExceeded, NotFound, PaddockError, Unauthenticated
 from paddock.domain.event import Event, EventKind
 from paddock.domain.preview import PreviewLink
 from paddock.domain.quarantine import check_open, closed
@@ -36,6 +36,7 @@ from paddock.services.system import system
 _log = logging.getLogger(__name__)
 _ASLEEP = (SandboxState.STOPPED, SandboxState.PAUSED, SandboxState.ARCHIVED)
 _FAILURE_SHOWN_S = 10.0
+_LONGEST_SHOWN_S = 3600.0
 _MOST_MACHINES = 1000
 
 
@@ -188,14 +189,26 @@ class Previews:
 
     def wake(self, sandbox: SandboxRecord) -> PaddockError | None:
         """Begin to start it, once for all who wait; why the last attempt failed, if it did."""
-        failed = self._failures.get(sandbox.id)
-        if failed is not None and self._clock.now() - failed[0] < _FAILURE_SHOWN_S:
-            return failed[1]
+        if (failed := self._failed(sandbox.id)) is not None:
+            return failed
         if sandbox.state in _ASLEEP and sandbox.id not in self._waking:
             task = asyncio.create_task(self._wake(sandbox), name=f"wake {sandbox.id}")
             self._waking[sandbox.id] = task
             task.add_done_callback(lambda _: self._waking.pop(sandbox.id, None))
         return None
+
+    def _failed(self, sandbox_id: str) -> PaddockError | None:
+        """As long as it is shown; a limit until it ends, with the time that is left."""
+        at, error = self._failures.get(sandbox_id, (0.0, None))
+        if error is None:
+            return None
+        passed_s = self._clock.now() - at
+        if not isinstance(error, LimitExceeded) or error.retry_after_s is None:
+            return error if passed_s < _FAILURE_SHOWN_S else None
+        left_s = min(error.retry_after_s, _LONGEST_SHOWN_S) - passed_s
+        if not left_s > 0:  # nor if it is no number
+            return None
+        return LimitExceeded(error.message, remediation=error.remediation, retry_after_s=left_s)
 
     async def _wake(self, sandbox: SandboxRecord) -> None:
         principal = system(sandbox.team_id, "preview")
@@ -207,6 +220,8 @@ class Previews:
             self._failures.pop(sandbox.id, None)
         except PaddockError as error:
             _log.warning("sandbox did not wake", extra={"id": sandbox.id, "error": error.message})
+            if len(self._failures) >= _MOST_MACHINES:
+                self._failures.clear()
             self._failures[sandbox.id] = (self._clock.now(), error)
 
     async def connect(self, sandbox: SandboxRecord, port: int) -> socket.socket:

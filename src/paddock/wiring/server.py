@@ -12,7 +12,7 @@ from pathlib import Path
 from paddock.adapters.audit_head import AuditHeadFile
 from paddock.adapters.host_memory import host_memory
 from paddock.adapters.providers.dialing import dial
-from paddock.adapters.providers.layers import Layered, Measure
+from paddock.adapters.providers.layers import Hold, Layered, Measure
 from paddock.adapters.shell_script import read_script
 from paddock.adapters.store.store import open_store
 from paddock.adapters.tracing import Begin
@@ -26,7 +26,7 @@ from paddock.interfaces.api.limits import RateLimit
 from paddock.interfaces.api.metrics import Metrics, count_states
 from paddock.interfaces.cli.toolbox import Progress
 from paddock.interfaces.e2b.services import E2bServices
-from paddock.ports.clock import SystemClock
+from paddock.ports.clock import Clock, SystemClock
 from paddock.ports.store import Store
 from paddock.ports.vault import Vault
 from paddock.services.access import Access
@@ -193,6 +193,12 @@ def _store(settings: Settings) -> AbstractAsyncContextManager[Store]:
     return open_store(place, replace(settings.store, exclusive=not settings.server.database))
 
 
+def _watched(providers: Providers, metrics: Metrics, clock: Clock) -> Providers:
+    """What is not asked, because a limit lasts, is not measured."""
+    measure = Measure(metrics.observe_call, clock)
+    return providers.wrapped(lambda each: Layered(Layered(each, measure), Hold(clock)))
+
+
 class _Parts:
     """What services are made of, each made once."""
 
@@ -204,8 +210,7 @@ class _Parts:
         self.clock = clock = SystemClock()
         self.metrics = metrics = Metrics(lambda: count_states(self.changes))
         store.on_events(metrics.hear)
-        measure = Measure(metrics.observe_call, clock)
-        self.providers = providers = providers.wrapped(lambda each: Layered(each, measure))
+        self.providers = providers = _watched(providers, metrics, clock)
         self.activity = Activity(clock)
         self.recall = Recall(store, clock)
         self.changes = Changes(store, clock, self.recall)

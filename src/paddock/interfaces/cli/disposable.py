@@ -49,7 +49,8 @@ class Record:
 
 async def run(tools: Toolbox, request: Request) -> Record:
     """The command's end. Broken, which names the sandbox, when it could not be removed."""
-    async with cloned(request.repository, request.wish.workdir) as copies:
+    place, quiet = request.wish.workdir, request.buffered
+    async with cloned(request.repository, place, quiet=quiet) as copies:
         return await _run(tools, replace(request, copies=(*copies, *request.copies)))
 
 

@@ -10,10 +10,9 @@ from paddock.domain.egress import EgressPolicy, NetworkMode
 from paddock.domain.guest import CommandResult
 from paddock.domain.sandbox import Resources
 from paddock.interfaces.cli import disposable, references
-from paddock.interfaces.cli.cloning import PLACE, Repository
+from paddock.interfaces.cli.cloning import PLACE, repository_of, repository_options
 from paddock.interfaces.cli.command import Wish, explain
 from paddock.interfaces.cli.disposable import Record, Request
-from paddock.interfaces.cli.failures import refuse
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
 from paddock.interfaces.cli.options import (
@@ -52,8 +51,7 @@ def limit_options(command: Any) -> Any:
 @click.option("--template", default="base", show_default=True, help="What it starts from.")
 @click.option("--network", type=_NETWORK, default="none", show_default=True, help="To outside.")
 @click.option("--runtime", default="", help="crun, runc or runsc.")
-@click.option("--repo", default="", metavar="URL", help="Clone it, and run the command there.")
-@click.option("--branch", default="", help="Of the repository.")
+@repository_options
 @click.option("--copy", "copies", type=CopyPair(), multiple=True, help="Copy SRC to DST inside.")
 @click.option("-l", "--label", "labels", multiple=True, metavar="K=V", help="To find it by.")
 @click.option("--keep", is_flag=True, help="Do not remove the sandbox; its name is printed.")
@@ -79,7 +77,7 @@ def run(invocation: Invocation, /, provider: str, **options: Any) -> int:
         1  the sandbox could not be made, used or removed
         2  the request makes no sense
     """
-    repository = _repository(options["repo"], options["branch"])
+    repository = repository_of(options)
     asked = wish(options)
     request = Request(
         provider,
@@ -108,12 +106,6 @@ def _spec(options: dict[str, Any], asked: Wish) -> SandboxSpec:
         egress=EgressPolicy(NetworkMode(options["network"])),
         runtime=options["runtime"],
     )
-
-
-def _repository(url: str, branch: str) -> Repository | None:
-    if branch and not url:
-        refuse("--branch was given without --repo", "say which repository the branch is of")
-    return Repository(url, branch) if url else None
 
 
 def _as_json(request: Request, record: Record) -> dict[str, object]:

@@ -8,7 +8,7 @@ from http.cookies import CookieError, SimpleCookie
 from math import ceil
 from urllib.parse import parse_qsl, urlencode
 
-from paddock.domain.errors import NotFound, PaddockError, Unauthenticated
+from paddock.domain.errors import LimitExceeded, NotFound, PaddockError, Unauthenticated
 from paddock.domain.records import SandboxRecord
 from paddock.domain.sandbox import SandboxState
 from paddock.domain.team import Principal
@@ -112,6 +112,8 @@ class Door:
             trouble = Trouble(502, "failed", f"the sandbox failed{why}", "" if is_known else _ASK)
             return self._pages.error(head, trouble)
         if (failed := self._previews.wake(sandbox)) is not None:
+            if _is_passing(failed):
+                return self._later(head, admitted, failed)
             told = f"it did not wake: {failed.message}", failed.remediation
             trouble = Trouble(502, failed.code, *(told if is_known else ("it did not wake", _ASK)))
             return self._pages.error(head, trouble)
@@ -130,7 +132,9 @@ class Door:
         self, head: RequestHead, sandbox: SandboxRecord, admitted: Admitted, error: PaddockError
     ) -> Reply:
         """Its machine may have ended without anybody having noticed: then this is told, and known
-        from now on."""
+        from now on. A provider that takes no more requests is not asked about that either."""
+        if _is_passing(error):
+            return self._later(head, admitted, error)
         with suppress(PaddockError):
             now = await self._previews.look_again(sandbox)
             if now.state is not SandboxState.RUNNING:
@@ -142,6 +146,23 @@ class Door:
         status = 503 if error.retryable else 502
         trouble = Trouble(
             status, error.code, *told, retryable=error.retryable, retry_after_s=wait_s
+        )
+        return self._pages.error(head, trouble)
+
+    def _later(self, head: RequestHead, admitted: Admitted, error: PaddockError) -> Reply:
+        """Nothing is wrong with the sandbox, nor with what the visitor did."""
+        wait_s = max(1, ceil(error.retry_after_s or 0))
+        told = error.message
+        if not isinstance(admitted.by, Principal):
+            told = "where this sandbox runs, no more requests are allowed now"
+        trouble = Trouble(
+            429,
+            error.code,
+            told,
+            f"try again in {wait_s} s",
+            title="Not now",
+            retryable=True,
+            retry_after_s=wait_s,
         )
         return self._pages.error(head, trouble)
 
@@ -180,6 +201,11 @@ def _status(error: PaddockError) -> int:
     if isinstance(error, Unauthenticated):
         return 401
     return 404 if isinstance(error, NotFound) else 403
+
+
+def _is_passing(error: PaddockError) -> bool:
+    """A limit on requests, of which it is known when it ends; others do not end by waiting."""
+    return isinstance(error, LimitExceeded) and error.retry_after_s is not None
 
 
 def _no_host(domain: str) -> NotFound:

@@ -2,6 +2,7 @@
 
 from paddock.adapters.providers.layers.bound import Bound
 from paddock.adapters.providers.layers.guard import Guard
+from paddock.adapters.providers.layers.hold import Hold
 from paddock.adapters.providers.layers.layered import Call, Layer, Layered, Operation
 from paddock.adapters.providers.layers.measure import Measure, Observer
 from paddock.adapters.providers.layers.retry import Backoff, Retry
@@ -14,6 +15,7 @@ __all__ = [
     "Bound",
     "Call",
     "Guard",
+    "Hold",
     "Layer",
     "Layered",
     "Measure",

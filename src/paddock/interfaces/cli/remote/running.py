@@ -12,9 +12,14 @@ import click
 from paddock.domain.errors import Broken, PaddockError
 from paddock.domain.guest import CommandResult
 from paddock.domain.ids import new_ulid
-from paddock.interfaces.cli.cloning import PLACE, Repository, cloned
+from paddock.interfaces.cli.cloning import (
+    PLACE,
+    Repository,
+    cloned,
+    repository_of,
+    repository_options,
+)
 from paddock.interfaces.cli.command import Wish, explain
-from paddock.interfaces.cli.failures import refuse
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
 from paddock.interfaces.cli.options import (
@@ -37,8 +42,7 @@ _MARK = "paddock-run"
 
 @click.command(context_settings=PAYLOAD)
 @creation_options
-@click.option("--repo", default="", metavar="URL", help="Clone it, and run the command there.")
-@click.option("--branch", default="", help="Of the repository.")
+@repository_options
 @click.option("--copy", "copies", type=CopyPair(), multiple=True, help="Copy SRC to DST inside.")
 @click.option("--keep", is_flag=True, help="Do not remove the sandbox; its name is printed.")
 @click.option(
@@ -64,10 +68,8 @@ def run(invocation: Invocation, /, **options: Any) -> int:
         1  the sandbox could not be made, used or removed
         2  the request makes no sense
     """
-    if options["branch"] and not options["repo"]:
-        refuse("--branch was given without --repo", "say which repository the branch is of")
+    repository = repository_of(options)
     asked = wish(options)
-    repository = Repository(options["repo"], options["branch"]) if options["repo"] else None
     asked = replace(asked, workdir=asked.workdir or (PLACE if repository else ""))
     began = time.monotonic()
     how = _How(options["keep"], invocation.json, options["copies"], repository)
@@ -102,7 +104,7 @@ async def _run(creation: dict[str, Any], asked: Wish, how: _How) -> tuple[str, C
     # Variables are the whole sandbox's, so that they are there when it is kept.
     creation = {**creation, "env": asked.env}
     async with (
-        cloned(how.repository, asked.workdir) as clone,
+        cloned(how.repository, asked.workdir, quiet=how.buffered) as clone,
         connected() as server,
         _disposable(creation, server, how) as box,
     ):
