@@ -402,3 +402,24 @@ async def test_lost_twice_it_goes_back_to_the_same_snapshot(local):
     assert await local.read(ended, "log") == "1\n"
     assert [each.snapshot_id for each in ended.losses] == [kept.id, kept.id]
     assert (await local.said(task)).count("one") == 1
+
+
+
+async def test_what_was_lost_before_it_was_taken_out_is_done_again(working, tmp_path):
+    """Its agent was done and its checks had passed, but nobody has what it made."""
+    again = tmp_path / "again"
+    large = f"[ -e {again} ] || head -c 300000000 /dev/urandom > large"
+    task = await working.begin(
+        {"run": large}, {"append": ["log", "1\n"]}, checks=(Check("is there", ("cat", "log")),)
+    )
+    async with asyncio.timeout(60):
+        while not await working.events(task, "task.round"):
+            await asyncio.sleep(0.02)
+    again.touch()
+    before = await working.get(task)
+    assert (before.state, before.result) == (S.COMPLETING, None)
+    await lose(working, before.sandbox_id)
+    ended = await working.ended(task)
+    assert ended.state is S.COMPLETED, ended.detail
+    assert [each.sandbox_id for each in ended.losses] == [before.sandbox_id]
+    assert {each.path for each in ended.result.files} == {"log"}

@@ -50,8 +50,8 @@ class Endings:
         self._modes = modes
 
     async def end(self, hold: Hold, following: Next) -> None:
-        """As was decided, with what there is to see."""
-        await self._collect(hold)
+        """As was decided, with what there is to see. What was done is done when it can be had."""
+        await self._collect(hold, is_needed=following.step is Step.COMPLETE)
         await self._finish(hold, following)
 
     async def cancel(self, hold: Hold) -> None:
@@ -118,7 +118,7 @@ class Endings:
         state = states.get(following.step, TaskState.FAILED)
         await self._moves.finish(hold, state, following.reason, following.why)
 
-    async def _collect(self, hold: Hold) -> None:
+    async def _collect(self, hold: Hold, *, is_needed: bool = False) -> None:
         """What there is to see of it, however it ended. The sandbox itself is kept."""
         await self.put_back(hold)
 
@@ -129,7 +129,8 @@ class Endings:
                     files = [asdict(each) for each in await replace(tree, after=commit).changes()]
                     return {"commit": commit, "files": files, "unseen": unread}
             except PaddockError as error:
-                if error.retryable and not await self.is_lost(hold.task):
+                is_lost = await self.is_lost(hold.task)
+                if is_needed if is_lost else error.retryable:
                     raise
                 return {"unseen": error.message}
 
