@@ -90,6 +90,8 @@ class EventKind(StrEnum):
     """Where in its work it is."""
     TASK_STALLED = "task.stalled"
     """It came no step further on the way to its agent, and is given out again."""
+    TASK_HELD_UP = "task.held_up"
+    """It stands still for so long that somebody should look: no room, or somebody is away."""
     TASK_DIAGNOSIS = "task.diagnosis"
     """What was found in a sandbox whose task is stuck, or that somebody asked about."""
     TASK_PULSE = "task.pulse"

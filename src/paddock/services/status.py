@@ -45,7 +45,8 @@ class Stray:
     id: str
     kind: str
     """`deleting`: its provider cannot remove it; `taken_in`: found without a record; `failed`; or
-    `unattended`: a task whose worker is silent and that nobody has taken up."""
+    `unattended`: a task whose worker is silent and that nobody has taken up; `held_up`: one that
+    stands still for long, because there is no room or somebody is away."""
     since: float
     detail: str = ""
 
@@ -115,7 +116,8 @@ class StatusPage:
         if principal.operator:
             await self._store.write(lambda tx: forget_silent(tx, now - REMEMBERED_S))
         read = await self._store.read(lambda tx: _read(tx, team_id, now))
-        strays = [*read.strays, *await self._taken_in(team_id), *_unattended(read.at_work, now)]
+        of_tasks = [*_held_up(read.at_work), *_unattended(read.at_work, now)]
+        strays = [*of_tasks, *read.strays, *await self._taken_in(team_id)]
         phases = Counter(str(task.phase) for task in read.at_work if task.phase)
         return Status(
             at=now,
@@ -188,6 +190,15 @@ def _taken_in(box: SandboxRecord) -> Stray | None:
     if box.detail != TAKEN_IN or box.state in _TOLD_BY_STATE:
         return None
     return Stray(box.id, "taken_in", box.changed_at, box.detail)
+
+
+def _held_up(at_work: Sequence[TaskRecord]) -> list[Stray]:
+    """Those of whom people were told."""
+    return [
+        Stray(task.id, "held_up", task.standing.since, task.detail)
+        for task in at_work
+        if task.standing is not None and task.standing.is_told
+    ]
 
 
 def _unattended(at_work: Sequence[TaskRecord], now: float) -> list[Stray]:

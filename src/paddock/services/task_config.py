@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from paddock.domain.guardian import GuardianConfig
 from paddock.domain.quarantine import OddnessConfig
+from paddock.domain.standing import ALERT_AFTER_S
 from paddock.domain.task_queue import TaskLimits
 from paddock.domain.vitals import Thresholds
 from paddock.ports.reviewer import ReviewerConfig
@@ -18,6 +19,9 @@ class TasksConfig:
     at_once_per_provider: int = 50
     at_once: int = 64
     """How many one server process moves on."""
+    alert_after_s: float = ALERT_AFTER_S
+    """How long a task stands still, because there is no room or somebody is away, until it is told
+    as `task.held_up` and shown by `paddock status`."""
     health: Thresholds = field(default_factory=Thresholds)
     guardian: GuardianConfig = field(default_factory=GuardianConfig)
     odd: OddnessConfig = field(default_factory=OddnessConfig)

@@ -31,7 +31,7 @@ class StrayShape(Shape):
     """Something that nobody looks after as they should."""
 
     id: str
-    kind: str = Field(description="deleting, failed, taken_in or unattended")
+    kind: str = Field(description="deleting, failed, taken_in, unattended or held_up")
     since: datetime
     detail: str
 
