@@ -10,7 +10,7 @@ from paddock.domain.reason import Reason
 from paddock.domain.sandbox import Limits
 from paddock.domain.task import TaskState as S
 from paddock.domain.task_wish import Workspace
-from paddock.services.making import Wish
+from paddock.services.wishes import Wish
 from paddock.testing.reference import ReferenceProvider
 from tests.control_plane import disposable
 from tests.tasks.conftest import SETTINGS, Working, at_work, operator

@@ -27,6 +27,8 @@ class EventKind(StrEnum):
     """Set aside: it stands still, and nobody but an admin goes in."""
     SANDBOX_CLEARED = "sandbox.cleared"
     """Opened again, after a smoke test."""
+    SANDBOX_DIVERTED = "sandbox.diverted"
+    """Made on the fallback, because the provider in use is away."""
     SANDBOX_CHANGED = "sandbox.changed"
     """Something else than its state: a name, labels, its lifetime, its environment."""
     COMMAND_STARTED = "command.started"

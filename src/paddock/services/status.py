@@ -13,6 +13,7 @@ from paddock.ports.clock import Clock
 from paddock.ports.store import ANY_TEAM, Page, SandboxFilter, Store, Transaction
 from paddock.services.audit_guard import AuditGuard, ChainState
 from paddock.services.beats import REMEMBERED_S, Beat, beats, forget_silent
+from paddock.services.fallback import Fallback
 from paddock.services.health import Condition, ProviderHealth
 from paddock.services.quarantine import Quarantines
 from paddock.services.quarantine_cases import Case
@@ -62,6 +63,16 @@ class Spend:
 
 
 @dataclass(frozen=True, slots=True)
+class Diversion:
+    """Sandboxes are made on another provider than the one in use, which is away."""
+
+    provider: str
+    fallback: str
+    since: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """The page."""
 
@@ -74,6 +85,8 @@ class Status:
     set_aside: Sequence[Case]
     spend: Sequence[Spend]
     providers: Sequence[Condition]
+    diversion: Diversion | None
+    """As far as the process knows that was asked."""
     audit: ChainState | None
     """For operators."""
 
@@ -100,12 +113,14 @@ class StatusPage:
         health: ProviderHealth,
         quarantines: Quarantines,
         *,
+        fallback: Fallback,
         audit: AuditGuard,
     ) -> None:
         self._store = store
         self._clock = clock
         self._health = health
         self._quarantines = quarantines
+        self._fallback = fallback
         self._audit = audit
 
     async def look(self, principal: Principal) -> Status:
@@ -129,8 +144,14 @@ class StatusPage:
             set_aside=await self._quarantines.cases(team_id),
             spend=read.spend,
             providers=await self._health.all(),
+            diversion=self._diversion(),
             audit=self._audit.state if principal.operator else None,
         )
+
+    def _diversion(self) -> Diversion | None:
+        if (away := self._fallback.outage) is None:
+            return None
+        return Diversion(away.provider, self._fallback.name, away.since, away.error.message)
 
     async def _taken_in(self, team_id: str) -> list[Stray]:
         """They may be in any state, so that all of the team that they are given to are gone
