@@ -227,7 +227,7 @@ async def test_a_task_goes_on_elsewhere_while_the_provider_is_away(both):
     assert (ended.state, ended.provider) == (TaskState.COMPLETED, "near")
 
 
-@pytest.mark.proves("P15", "Q3")
+@pytest.mark.proves("P15")
 async def test_a_restart_goes_on_with_what_was_being_made_on_the_fallback():
     place = Path(tempfile.mkdtemp(prefix="pd-"))
     try:

@@ -52,6 +52,15 @@ class Fallback:
         self.name = providers.fallback
         self.outage: Outage | None = None
 
+    def check(self, provider: str, bound: str) -> None:
+        """That there is such a provider. One that did not open when the server began is away."""
+        try:
+            self._providers.get(provider)
+        except Unavailable as error:
+            self._explain(error, provider, bound)
+            if bound or not self.name:
+                raise
+
     async def route(self, bound: str, replan: Replan) -> Route:
         """For a new sandbox. Whoever is first after a while asks whether the provider is back, and
         the others are not held up by that."""
@@ -61,9 +70,13 @@ class Fallback:
 
     def planned(self, record: SandboxRecord, route: Route) -> SandboxRecord:
         """As it is entered: where it will be, and why there."""
-        if route.away is None:
+        if route.away is not None:
+            return self._elsewhere(record, route, route.away)
+        try:
             return route.replan(record)
-        return self._elsewhere(record, route, route.away)
+        except PaddockError as error:
+            self._explain(error, record.provider, route.bound)
+            raise
 
     def told(self, record: SandboxRecord, away: Outage, actor: str) -> Event:
         """That a sandbox is made elsewhere than it would have been."""
@@ -84,11 +97,9 @@ class Fallback:
         try:
             made = await there(record)
         except PaddockError as error:
-            if record.provider == self.name or not is_outage(error):
+            self._explain(error, record.provider, route.bound)
+            if route.bound or record.provider == self.name or not is_outage(error):
                 raise
-            if route.bound:
-                said = f"the fallback {self.name} is not used, because {route.bound}"
-                raise retold(error, record.provider, said) from error
             away = await self._lost(error)
             elsewhere = self._elsewhere(record, route, away)
             await self._store.write(lambda tx: self._divert(tx, elsewhere, away, actor))
@@ -109,6 +120,12 @@ class Fallback:
             return route.replan(replace(record, provider=self.name, detail=detail[:500]))
         except PaddockError as error:
             raise self._of_no_help(away, error) from error
+
+    def _explain(self, error: PaddockError, provider: str, bound: str) -> None:
+        """Where the fallback could have helped, the error says why it was not asked."""
+        if self.name and bound and provider != self.name and is_outage(error):
+            said = f"the fallback {self.name} is not used, because {bound}"
+            raise retold(error, provider, said) from error
 
     def _of_no_help(self, away: Outage, error: PaddockError) -> PaddockError:
         said = f"the fallback {self.name} cannot make it either: {error.message}"

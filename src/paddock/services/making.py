@@ -183,8 +183,7 @@ class Making:
         )
         if wish.snapshot:
             return await self._of_snapshot(principal, record, wish)
-        if wish.provider or not self.fallback.name:
-            self._providers.get(record.provider)
+        self.fallback.check(record.provider, _bound(wish, record))
         return record
 
     async def _of_snapshot(
