@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from paddock.adapters.providers.local.storage import unmount_pool
 from tests.wiring_server import server
 
 pytestmark = pytest.mark.timeout(180)
@@ -19,9 +20,12 @@ def refused(tmp_path, **settings):
     command = [sys.executable, "-m", "paddock", "up", "--port=0", f"--data-dir={tmp_path}"]
     given = {f"PADDOCK_{name.upper()}": value for name, value in settings.items()}
     environment = {**os.environ, **given}
-    done = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=60, env=environment
-    )
+    try:
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=60, env=environment
+        )
+    finally:
+        unmount_pool(tmp_path)
     assert done.returncode != 0
     return done.stderr
 

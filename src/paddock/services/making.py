@@ -11,7 +11,6 @@ from paddock.domain.egress import EgressWish
 from paddock.domain.errors import Conflict, InvalidRequest, NotFound, PaddockError
 from paddock.domain.ids import new_id
 from paddock.domain.lifetime import Clockwork, Lifetime, kept_alive_until
-from paddock.domain.outage import bound_by
 from paddock.domain.quarantine import check_evidence
 from paddock.domain.reason import Reason
 from paddock.domain.records import (
@@ -40,7 +39,7 @@ from paddock.services.mounting import mounted
 from paddock.services.networks import Modes, Networks, fit
 from paddock.services.once import fingerprint_of
 from paddock.services.providers import Providers
-from paddock.services.wishes import Wish
+from paddock.services.wishes import Wish, bound
 
 _log = logging.getLogger(__name__)
 INSTALLATION_LABEL = "paddock.installation"
@@ -183,7 +182,7 @@ class Making:
         )
         if wish.snapshot:
             return await self._of_snapshot(principal, record, wish)
-        self.fallback.check(record.provider, _bound(wish, record))
+        self.fallback.check(record.provider, bound(wish))
         return record
 
     async def _of_snapshot(
@@ -224,14 +223,8 @@ class Making:
     ) -> SandboxRecord:
         """Write it down first, so that a restart finds what was begun."""
         verb, wish = request
-        planned = replace(record, task=wish.task, holders=())
-
-        def replan(at: SandboxRecord) -> SandboxRecord:
-            fresh = replace(at, egress=planned.egress)
-            return replace(at, egress=self.networks.chosen(principal, fresh, wish.egress))
-
-        route = await self.fallback.route(_bound(wish, record), replan)
-        record = self.fallback.planned(planned, route)
+        route = await self._route(principal, record, wish)
+        record = self.fallback.planned(replace(record, task=wish.task, holders=()), route)
         fingerprint = fingerprint_of(verb, wish)
 
         def enter(tx: Transaction) -> SandboxRecord:
@@ -260,6 +253,13 @@ class Making:
             if entered.state is not SandboxState.CREATING:
                 return entered
             return await self._follow(entered, principal, wait_s, route)
+
+    async def _route(self, principal: Principal, record: SandboxRecord, wish: Wish) -> Route:
+        def replan(at: SandboxRecord) -> SandboxRecord:
+            fresh = replace(at, egress=record.egress)
+            return replace(at, egress=self.networks.chosen(principal, fresh, wish.egress))
+
+        return await self.fallback.route(bound(wish, record.parent_id), replan)
 
     async def _follow(
         self,
@@ -378,15 +378,6 @@ class Making:
             tx.keys.release(record.team_id, record.id)
 
         await self._store.write(undo)
-
-
-def _bound(wish: Wish, record: SandboxRecord) -> str:
-    return bound_by(
-        provider=wish.provider,
-        snapshot=wish.snapshot,
-        source=record.parent_id,
-        volumes=bool(wish.volumes),
-    )
 
 
 async def _nothing_to_configure(_sandbox: SandboxRecord) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from paddock.domain.command_policy import CommandPolicy
 from paddock.domain.egress import EgressWish
 from paddock.domain.lifetime import Terms
+from paddock.domain.outage import bound_by
 from paddock.domain.sandbox import Limits
 from paddock.domain.volume import MountWish
 
@@ -37,3 +38,13 @@ class Wish:
     volumes: tuple[MountWish, ...] = ()
     task: str = ""
     """That it is made for; never what a caller says."""
+
+
+def bound(wish: Wish, source: str = "") -> str:
+    """Why it can be fulfilled on one provider only, in words; empty where it does not matter."""
+    return bound_by(
+        provider=wish.provider,
+        snapshot=wish.snapshot,
+        source=source,
+        volumes=bool(wish.volumes),
+    )
