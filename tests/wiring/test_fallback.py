@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from paddock.adapters.providers.local.storage import unmount_pool
+from tests.adapters.providers.docker.test_engine_restart import own_engine  # noqa: F401
 from tests.wiring_server import server
 
 pytestmark = pytest.mark.timeout(180)
@@ -69,6 +70,29 @@ async def test_a_task_is_done_on_this_host_while_the_engine_is_away():
             ):
                 await asyncio.sleep(0.2)
         assert (now["state"], now["provider"]) == ("completed", "local"), now.body
+
+
+@pytest.mark.proves("P15", "P5", "H9")
+async def test_an_engine_that_dies_is_gone_around_until_it_is_back(own_engine):  # noqa: F811
+    settings = {
+        "provider": "docker",
+        "docker__host": own_engine.address,
+        "docker__installation": f"fallback-{os.getpid()}",
+        "server__fallback_provider": "local",
+        "server__outage_s": "2",
+    }
+    async with server(**settings) as made:
+        boxes = [await made.admin.post("/v1/sandboxes", {}, within_s=150)]
+        own_engine.kill()
+        boxes += [await made.admin.post("/v1/sandboxes", {}) for _ in range(2)]
+        assert (await made.admin.get("/v1/system/status"))["diversion"]["provider"] == "docker"
+        own_engine.start()
+        await asyncio.sleep(3)
+        boxes.append(await made.admin.post("/v1/sandboxes", {}))
+        assert [each.status for each in boxes] == [201] * 4, [each.body for each in boxes]
+        places = [each["provider"] for each in boxes]
+        assert places == ["docker", "local", "local", "docker"]
+        assert (await made.admin.get("/v1/system/status"))["diversion"] is None
 
 
 def test_without_a_fallback_a_server_whose_engine_is_away_does_not_start(tmp_path):

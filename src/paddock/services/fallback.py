@@ -10,10 +10,12 @@ from paddock.domain.event import Event, EventKind
 from paddock.domain.outage import Outage, is_outage, lasting, retold
 from paddock.domain.records import SandboxRecord, app_in
 from paddock.domain.sandbox import SandboxState
+from paddock.domain.team import Principal
 from paddock.ports.clock import Clock
 from paddock.ports.provider import Observation, SandboxSpec
 from paddock.ports.store import ANY_TEAM, Store, Transaction
 from paddock.services.changes import Changes
+from paddock.services.egress_changes import described
 from paddock.services.providers import Providers
 from paddock.services.system import operating_team
 
@@ -78,15 +80,19 @@ class Fallback:
             self._explain(error, record.provider, route.bound)
             raise
 
-    def told(self, record: SandboxRecord, away: Outage, actor: str) -> Event:
-        """That a sandbox is made elsewhere than it would have been."""
+    def note(
+        self, tx: Transaction, record: SandboxRecord, away: Outage, principal: Principal
+    ) -> None:
+        """That a sandbox is made elsewhere than it would have been, and what it may reach there."""
         why = {"from": away.provider, "to": record.provider, "why": away.error.message}
         data = {"state": record.state, "name": record.name, **app_in(record), **why}
-        now = self._clock.wall()
-        return Event(record.team_id, EventKind.SANDBOX_DIVERTED, record.id, now, data, actor)
+        kind, now = EventKind.SANDBOX_DIVERTED, self._clock.wall()
+        tx.events.append([Event(record.team_id, kind, record.id, now, data, principal.actor)])
+        detail = {**why, "egress": described(record.egress)}
+        tx.audit.append([self._changes.entry(principal, record, "sandbox.divert", detail)])
 
     async def make(
-        self, record: SandboxRecord, route: Route | None, there: There, actor: str
+        self, record: SandboxRecord, route: Route | None, there: There, principal: Principal
     ) -> Made:
         """Where it was planned, or else on the fallback; what cannot be made there either gets the
         error of the provider in use."""
@@ -102,7 +108,7 @@ class Fallback:
                 raise
             away = await self._lost(error)
             elsewhere = self._elsewhere(record, route, away)
-            await self._store.write(lambda tx: self._divert(tx, elsewhere, away, actor))
+            await self._store.write(lambda tx: self._divert(tx, elsewhere, away, principal))
             self._changes.forget(record.id)
             return await self._instead(elsewhere, away, there)
         await self._found(record.provider)
@@ -131,7 +137,9 @@ class Fallback:
         said = f"the fallback {self.name} cannot make it either: {error.message}"
         return retold(away.error, away.provider, said)
 
-    def _divert(self, tx: Transaction, elsewhere: SandboxRecord, away: Outage, actor: str) -> None:
+    def _divert(
+        self, tx: Transaction, elsewhere: SandboxRecord, away: Outage, principal: Principal
+    ) -> None:
         """From here on it is the other provider's, also for a restart that goes on with it. What
         the first may still have made of it is a leftover: the reconciler removes it."""
         current = tx.sandboxes.get(ANY_TEAM, elsewhere.id)
@@ -139,7 +147,7 @@ class Fallback:
             raise Conflict(f"sandbox {elsewhere.name} is not wanted any more")
         to, egress = elsewhere.provider, elsewhere.egress
         tx.sandboxes.replace(replace(current, provider=to, egress=egress, detail=elsewhere.detail))
-        tx.events.append([self.told(elsewhere, away, actor)])
+        self.note(tx, elsewhere, away, principal)
 
     async def _away(self) -> Outage | None:
         outage, default = self.outage, self._providers.default

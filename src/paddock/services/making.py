@@ -242,7 +242,7 @@ class Making:
             quarantine_cases.open_for_copy(tx, made)
             tx.events.append([event_of(record, principal.actor)])
             if route.away is not None:
-                tx.events.append([self.fallback.told(record, route.away, principal.actor)])
+                self.fallback.note(tx, record, route.away, principal)
             action = "sandbox.fork" if record.parent_id else "sandbox.create"
             detail = {"egress": described(record.egress)}
             tx.audit.append([self._changes.entry(principal, record, action, detail)])
@@ -281,7 +281,7 @@ class Making:
     ) -> SandboxRecord:
         async with self._changes.alone(record.id):
             try:
-                making = self.fallback.make(record, route, self._there, principal.actor)
+                making = self.fallback.make(record, route, self._there, principal)
                 record, spec, seen = await making
                 await self.begin(self._providers.get(record.provider), record, seen)
             except PaddockError as error:

@@ -131,6 +131,7 @@ class StatusPage:
         if principal.operator:
             await self._store.write(lambda tx: forget_silent(tx, now - REMEMBERED_S))
         read = await self._store.read(lambda tx: _read(tx, team_id, now))
+        providers = await self._health.all()
         of_tasks = [*_held_up(read.at_work), *_unattended(read.at_work, now)]
         strays = [*of_tasks, *read.strays, *await self._taken_in(team_id)]
         phases = Counter(str(task.phase) for task in read.at_work if task.phase)
@@ -143,13 +144,16 @@ class StatusPage:
             strays=strays[:_SHOWN],
             set_aside=await self._quarantines.cases(team_id),
             spend=read.spend,
-            providers=await self._health.all(),
-            diversion=self._diversion(),
+            providers=providers,
+            diversion=self._diversion(providers, now),
             audit=self._audit.state if principal.operator else None,
         )
 
-    def _diversion(self) -> Diversion | None:
-        if (away := self._fallback.outage) is None:
+    def _diversion(self, providers: Sequence[Condition], now: float) -> Diversion | None:
+        """Not any more when the next creation will find the provider back."""
+        usable = {each.name for each in providers if each.usable}
+        away = self._fallback.outage
+        if away is None or (now >= away.ask_at and away.provider in usable):
             return None
         return Diversion(away.provider, self._fallback.name, away.since, away.error.message)
 
