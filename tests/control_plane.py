@@ -114,6 +114,7 @@ async def running(
     provider: Callable[[Path], Provider | Awaitable[Provider]] = ReferenceProvider,
     *,
     auth: bool = True,
+    fallback: Callable[[Path], Provider] | None = None,
     settings: Settings | None = None,
     database: str = "",
 ) -> AsyncIterator[Plane]:
@@ -124,7 +125,10 @@ async def running(
     settings = replace(settings, server=server)
     made_of = provider(place / "p")
     opened = await made_of if isinstance(made_of, Awaitable) else made_of
-    providers = Providers({opened.name: opened}, opened.name)
+    other = fallback(place / "f") if fallback else None
+    both = {each.name: each for each in (opened, other) if each is not None}
+    more = {"fallback": other.name if other else "", "outage_s": server.outage_s}
+    providers = Providers(both, opened.name, **more)
     try:
         async with (
             traced(settings.telemetry) as trace,
@@ -136,7 +140,8 @@ async def running(
             admin = Client(url, token, session)
             yield Plane(url, made.services, made.rounds, admin, session, place)
     finally:
-        await opened.aclose()
+        for each in both.values():
+            await each.aclose()
 
 
 @asynccontextmanager

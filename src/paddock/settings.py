@@ -80,6 +80,11 @@ class ServerConfig:
     """A postgresql:// URL; empty keeps everything in SQLite in the data directory."""
     providers: tuple[str, ...] = ()
     """Providers to open beside the one in use."""
+    fallback_provider: str = ""
+    """A provider that sandboxes are made on while the one in use is away, where nobody has named
+    one; its isolation may be weaker, so it is empty, and nothing is made elsewhere."""
+    outage_s: float = 60.0
+    """With a fallback: how long a provider that did not answer is not asked again."""
     preview_domain: str = "preview.localhost"
     """Previews are at {port}-{sandbox}.{preview_domain}, on the same port as the API."""
     public_url: str = ""

@@ -14,6 +14,7 @@ CODES = {
     "forbidden": False,
     "approval_required": False,
     "limit_exceeded": False,
+    "quota_exceeded": True,
     "too_large": False,
     "unsupported": False,
     "timed_out": True,

@@ -20,7 +20,7 @@ from paddock.domain.task_wish import Check, Rounds, Workspace
 from paddock.guest_client import Guest
 from paddock.guest_client.processes import ProcessState
 from paddock.services.app_restarts import changed_files, start_anew
-from paddock.services.making import Wish
+from paddock.services.wishes import Wish
 from tests.wiring_server import free_port
 
 pytestmark = [pytest.mark.proves("T11"), pytest.mark.timeout(120)]

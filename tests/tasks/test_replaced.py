@@ -404,7 +404,6 @@ async def test_lost_twice_it_goes_back_to_the_same_snapshot(local):
     assert (await local.said(task)).count("one") == 1
 
 
-
 async def test_what_was_lost_before_it_was_taken_out_is_done_again(working, tmp_path):
     """Its agent was done and its checks had passed, but nobody has what it made."""
     again = tmp_path / "again"

@@ -7,7 +7,8 @@ PaddockError
 ├── Unauthenticated
 ├── Forbidden
 ├── ApprovalRequired    allowed once somebody has approved it
-├── LimitExceeded       a quota or a rate
+├── LimitExceeded       a rate, or more than there can ever be
+│   └── QuotaExceeded   of what there can be all is taken; there is room again when some of it goes
 ├── TooLarge            more than is taken or given in one piece; another way has no such limit
 ├── Unsupported         the provider said beforehand that it cannot
 ├── TimedOut
@@ -92,9 +93,16 @@ class ApprovalRequired(PaddockError):
 
 
 class LimitExceeded(PaddockError):
-    """A quota or a rate was exceeded."""
+    """A rate was exceeded, or a limit that what was asked for can never keep."""
 
     code = "limit_exceeded"
+
+
+class QuotaExceeded(LimitExceeded):
+    """All that there is of something is taken; there is room again when others leave."""
+
+    code = "quota_exceeded"
+    retryable = True
 
 
 class TooLarge(PaddockError):
@@ -141,6 +149,10 @@ class Broken(ProviderError):
     code = "provider_broken"
 
 
+_GROUPS = (PaddockError, ProviderError)
+"""What others are kinds of, and nothing is only."""
+
+
 def not_started(code: object) -> int | None:
     """What somebody else said is an error's exit code, if it can be one."""
     return code if isinstance(code, int) and code in _NOT_STARTED else None
@@ -148,5 +160,5 @@ def not_started(code: object) -> int | None:
 
 def leaves(root: type[PaddockError] = PaddockError) -> list[type[PaddockError]]:
     """Every error that is raised as such: what an interface's table must cover."""
-    children = root.__subclasses__()
-    return [root] if not children else [leaf for child in children for leaf in leaves(child)]
+    own = [] if root in _GROUPS else [root]
+    return own + [leaf for child in root.__subclasses__() for leaf in leaves(child)]

@@ -19,6 +19,7 @@ from paddock.domain.desk.pace import Told
 from paddock.domain.desk.saying import Claim, Progress
 from paddock.domain.errors import Conflict
 from paddock.domain.reason import Reason
+from paddock.domain.standing import Standing
 from paddock.domain.task_loss import Loss
 from paddock.domain.task_review import Reviewed, agent_at
 from paddock.domain.task_rounds import Checked, Round
@@ -213,6 +214,8 @@ class TaskRecord:
     waits_rule: str = ""
     """What made it wait."""
     waiting_since: float | None = None
+    standing: Standing | None = None
+    """Where it cannot go on for now."""
     progress: Progress | None = None
     """How far its agent says that it is."""
     claims: tuple[Claim, ...] = ()

@@ -191,9 +191,15 @@ class Health:
 class Provider(Protocol):
     """A place where sandboxes run.
 
-    Every method may raise Unavailable, Refused or Broken; every method that takes a `ref` other
-    than destroy() and delete_snapshot() raises NotFound when there is no such sandbox. A method
-    whose flag in `capabilities` is off raises Unsupported and changes nothing.
+    Every method may raise Unavailable, Refused or Broken, and every one that needs room
+    QuotaExceeded: when the vendor's quota, the disk or the addresses are used up for now, so that
+    the same call works once others have left. Tasks wait then, and nobody goes to another
+    provider. A wish that can never be met (more than the vendor's largest machine) is
+    LimitExceeded or InvalidRequest. Who knows when to ask again says so in `retry_after_s`.
+
+    Every method that takes a `ref` other than destroy() and delete_snapshot() raises NotFound when
+    there is no such sandbox. A method whose flag in `capabilities` is off raises Unsupported and
+    changes nothing.
     """
 
     name: str

@@ -160,8 +160,8 @@ class Agents:
     def _lacks_program(self, traits: Traits, found: Installed | None) -> Sequence[str]:
         if traits.package is None:
             return []
-        provider = self._providers.default
-        if not self._providers.get("").capabilities.agents:
+        provider = self._providers.in_use
+        if not self._providers.get(provider).capabilities.agents:
             return [f"sandboxes of the provider {provider} see none of the host's agents"]
         if found is None and (why := self._packages.why_not()):
             return [f"not installed, and {why}"]

@@ -33,11 +33,11 @@ from paddock.ports.store import Store, Transaction
 from paddock.services.build_files import BuildFiles
 from paddock.services.build_steps import Bench
 from paddock.services.inside import Inside
-from paddock.services.making import Wish
 from paddock.services.policies import Policies
 from paddock.services.sandboxes import Sandboxes
 from paddock.services.snapshots import Snapshots
 from paddock.services.taking import Capture
+from paddock.services.wishes import Wish
 
 _log = logging.getLogger(__name__)
 DEFAULT_TAG = "default"

@@ -2,16 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from paddock.domain import names
-from paddock.domain.command_policy import CommandPolicy
 from paddock.domain.egress import EgressWish
 from paddock.domain.errors import Conflict, InvalidRequest, NotFound, PaddockError
 from paddock.domain.ids import new_id
-from paddock.domain.lifetime import Clockwork, Lifetime, Terms, kept_alive_until
+from paddock.domain.lifetime import Clockwork, Lifetime, kept_alive_until
 from paddock.domain.quarantine import check_evidence
 from paddock.domain.reason import Reason
 from paddock.domain.records import (
@@ -24,10 +23,9 @@ from paddock.domain.records import (
     moved,
     taken,
 )
-from paddock.domain.sandbox import Limits, Resources, SandboxState
+from paddock.domain.sandbox import Resources, SandboxState
 from paddock.domain.snapshot import SnapshotRef
 from paddock.domain.team import Principal, Scope
-from paddock.domain.volume import MountWish
 from paddock.ports.clock import Clock
 from paddock.ports.provider import Observation, Provider, Ref, SandboxSpec
 from paddock.ports.store import ANY_TEAM, Store, Transaction
@@ -35,11 +33,13 @@ from paddock.services import begun, quarantine_cases
 from paddock.services.admission import Admission
 from paddock.services.changes import Changes
 from paddock.services.egress_changes import described
+from paddock.services.fallback import Fallback, Made, Route
 from paddock.services.identity import holder, on_record
 from paddock.services.mounting import mounted
 from paddock.services.networks import Modes, Networks, fit
 from paddock.services.once import fingerprint_of
 from paddock.services.providers import Providers
+from paddock.services.wishes import Wish, bound
 
 _log = logging.getLogger(__name__)
 INSTALLATION_LABEL = "paddock.installation"
@@ -50,35 +50,6 @@ WAIT_S = 300.0
 Configure = Callable[[SandboxRecord], Awaitable[None]]
 """Gives a machine that has just begun to run what is configured for its app."""
 _FORKABLE = (SandboxState.RUNNING, SandboxState.PAUSED, SandboxState.STOPPED)
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What somebody wants a sandbox to be. What is None or empty is left to the defaults."""
-
-    template: str = ""
-    snapshot: str = ""
-    name: str = ""
-    provider: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    identity: str = ""
-    """Of the work that it is for: the one that has it already will do."""
-    another: bool = False
-    """Not that one, but a further one of the group."""
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    resources: Limits = field(default_factory=Limits)
-    lifetime: Terms = field(default_factory=Terms)
-    keep_alive_s: float | None = None
-    egress: EgressWish | None = None
-    ports: tuple[int, ...] = ()
-    runtime: str = ""
-    hardened: bool | None = None
-    owner: str = ""
-    command_policy: CommandPolicy | None = None
-    app: str = ""
-    volumes: tuple[MountWish, ...] = ()
-    task: str = ""
-    """That it is made for; never what a caller says."""
 
 
 class Making:
@@ -94,6 +65,7 @@ class Making:
         installation: str,
         admission: Admission | None = None,
     ) -> None:
+        self.fallback = Fallback(store, clock, providers, changes=changes)
         self._store = store
         self._changes = changes
         self._providers = providers
@@ -210,7 +182,7 @@ class Making:
         )
         if wish.snapshot:
             return await self._of_snapshot(principal, record, wish)
-        self._providers.get(record.provider)
+        self.fallback.check(record.provider, bound(wish))
         return record
 
     async def _of_snapshot(
@@ -251,8 +223,8 @@ class Making:
     ) -> SandboxRecord:
         """Write it down first, so that a restart finds what was begun."""
         verb, wish = request
-        chosen = self.networks.chosen(principal, record, wish.egress)
-        record = replace(record, egress=chosen, task=wish.task, holders=())
+        route = await self._route(principal, record, wish)
+        record = self.fallback.planned(replace(record, task=wish.task, holders=()), route)
         fingerprint = fingerprint_of(verb, wish)
 
         def enter(tx: Transaction) -> SandboxRecord:
@@ -269,6 +241,8 @@ class Making:
             tx.sandboxes.add(made)
             quarantine_cases.open_for_copy(tx, made)
             tx.events.append([event_of(record, principal.actor)])
+            if route.away is not None:
+                self.fallback.note(tx, record, route.away, principal)
             action = "sandbox.fork" if record.parent_id else "sandbox.create"
             detail = {"egress": described(record.egress)}
             tx.audit.append([self._changes.entry(principal, record, action, detail)])
@@ -278,26 +252,38 @@ class Making:
             entered = await self._store.write(enter)
             if entered.state is not SandboxState.CREATING:
                 return entered
-            return await self._follow(entered, principal, wait_s)
+            return await self._follow(entered, principal, wait_s, route)
+
+    async def _route(self, principal: Principal, record: SandboxRecord, wish: Wish) -> Route:
+        def replan(at: SandboxRecord) -> SandboxRecord:
+            fresh = replace(at, egress=record.egress)
+            return replace(at, egress=self.networks.chosen(principal, fresh, wish.egress))
+
+        return await self.fallback.route(bound(wish, record.parent_id), replan)
 
     async def _follow(
-        self, record: SandboxRecord, principal: Principal, wait_s: float = WAIT_S
+        self,
+        record: SandboxRecord,
+        principal: Principal,
+        wait_s: float = WAIT_S,
+        route: Route | None = None,
     ) -> SandboxRecord:
         task = self._underway.get(record.id)
         if task is not None:
             return await begun.awaited(task, record, wait_s)
-        task = asyncio.create_task(self._make(record, principal), name=f"make {record.id}")
+        task = asyncio.create_task(self._make(record, principal, route), name=f"make {record.id}")
         self._underway[record.id] = task
         task.add_done_callback(lambda _: self._underway.pop(record.id, None))
         return await asyncio.shield(task)
 
-    async def _make(self, record: SandboxRecord, principal: Principal) -> SandboxRecord:
+    async def _make(
+        self, record: SandboxRecord, principal: Principal, route: Route | None
+    ) -> SandboxRecord:
         async with self._changes.alone(record.id):
             try:
-                provider = self._providers.get(record.provider)
-                spec = await self._spec(record)
-                seen = await self._ask(provider, record, spec)
-                await self.begin(provider, record, seen)
+                making = self.fallback.make(record, route, self._there, principal)
+                record, spec, seen = await making
+                await self.begin(self._providers.get(record.provider), record, seen)
             except PaddockError as error:
                 await self._give_up(record, principal, error)
                 raise
@@ -307,7 +293,7 @@ class Making:
                 if current.ref == seen.ref.id:
                     return current  # another process was asked for the same, and was quicker
                 return replace(
-                    moved(current, SandboxState.RUNNING, now),
+                    moved(current, SandboxState.RUNNING, now, detail=current.detail),
                     ref=seen.ref.id,
                     template=seen.template,
                     resources=seen.resources,
@@ -315,6 +301,10 @@ class Making:
 
             made = await self._changes.apply(record.id, runs, principal)
             return await fit(self.networks, made, spec.egress)
+
+    async def _there(self, record: SandboxRecord) -> Made:
+        provider, spec = self._providers.get(record.provider), await self._spec(record)
+        return record, spec, await self._ask(provider, record, spec)
 
     async def wake(self, sandbox: SandboxRecord) -> None:
         """What was over when it fell asleep stays so; what was set meanwhile, it is given."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from paddock.domain.errors import NotFound, Unavailable
+from paddock.domain.outage import OUTAGE_S
 from paddock.ports.egress import Doorkeeper, FlowSource
 from paddock.ports.provider import Provider
 
@@ -19,10 +20,15 @@ class Providers:
         templates: Mapping[str, object] | None = None,
         flows: Mapping[str, FlowSource] | None = None,
         doors: Mapping[str, Doorkeeper] | None = None,
+        fallback: str = "",
+        outage_s: float = OUTAGE_S,
     ) -> None:
         self._opened = dict(opened)
         self._absent = dict(absent or {})
         self.default = default
+        self.fallback = fallback
+        """Where sandboxes are made while the default is away; empty is nowhere."""
+        self.outage_s = outage_s
         self.templates = dict(templates or {})
         """What some providers have beside the port; `services.templates` knows what it is."""
         self.flows = dict(flows or {})
@@ -36,15 +42,29 @@ class Providers:
     def wrapped(self, wrap: Callable[[Provider], Provider]) -> "Providers":
         """The same, each in one layer more."""
         opened = {name: wrap(provider) for name, provider in self._opened.items()}
-        more = {"templates": self.templates, "flows": self.flows, "doors": self.doors}
-        return Providers(opened, self.default, self._absent, **more)  # type: ignore[arg-type]
+        return Providers(
+            opened,
+            self.default,
+            self._absent,
+            templates=self.templates,
+            flows=self.flows,
+            doors=self.doors,
+            fallback=self.fallback,
+            outage_s=self.outage_s,
+        )
+
+    @property
+    def in_use(self) -> str:
+        """The default or, where that did not open, its fallback."""
+        return self.fallback if self.default in self._absent and self.fallback else self.default
 
     @property
     def absent(self) -> Mapping[str, str]:
         return self._absent
 
     def get(self, name: str) -> Provider:
-        if (provider := self._opened.get(name or self.default)) is not None:
+        name = name or self.default
+        if (provider := self._opened.get(name)) is not None:
             return provider
         if why := self._absent.get(name):
             raise Unavailable(

@@ -145,14 +145,16 @@ class Reconciler:
         task.add_done_callback(self._background.discard)
 
     async def _take_in(self, name: str, provider: Provider, found: Observation) -> None:
-        """What has no record: a leftover of one that is deleted goes, anything else is kept.
+        """What has no record: a leftover of one that is deleted, or was made on another provider
+        in the end, goes; anything else is kept.
 
         Nobody's work is thrown away because a database was lost (promise 1).
         """
         sandbox_id = found.labels.get(SANDBOX_LABEL, "")
         record = await self._store.read(lambda tx: tx.sandboxes.get(ANY_TEAM, sandbox_id))
         if record is not None:
-            if not record.is_gone and (record.ref == found.ref.id or self._is_awaited(found)):
+            is_here = record.provider == name and not record.is_gone
+            if is_here and (record.ref == found.ref.id or self._is_awaited(found)):
                 return  # it has taken the place of the one on record, or may be about to
             _log.info("leftover removed", extra={"id": sandbox_id, "ref": found.ref.id})
             await provider.destroy(found.ref)

@@ -24,10 +24,11 @@ from paddock.ports.store import Page, SandboxFilter, Store
 from paddock.services.activity import Activity
 from paddock.services.changes import Changes
 from paddock.services.guests import Guests
-from paddock.services.making import WAIT_S, Making, Wish
+from paddock.services.making import WAIT_S, Making
 from paddock.services.networks import fit
 from paddock.services.providers import Providers
 from paddock.services.verbs import check_verb, is_lost, ref_of
+from paddock.services.wishes import Wish
 
 _log = logging.getLogger(__name__)
 _WITH_A_CLOCK = frozenset({SandboxState.CREATING, SandboxState.RUNNING, SandboxState.PAUSED})
@@ -94,8 +95,7 @@ class Sandboxes(Questions):
         activity: Activity,
     ) -> None:
         super().__init__(store, changes, providers)
-        self._clock = clock
-        self._making = making
+        self._clock, self._making = clock, making
         self._guests = guests
         self._activity = activity
         self.holds: list[Hold] = []

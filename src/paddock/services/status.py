@@ -13,6 +13,7 @@ from paddock.ports.clock import Clock
 from paddock.ports.store import ANY_TEAM, Page, SandboxFilter, Store, Transaction
 from paddock.services.audit_guard import AuditGuard, ChainState
 from paddock.services.beats import REMEMBERED_S, Beat, beats, forget_silent
+from paddock.services.fallback import Fallback
 from paddock.services.health import Condition, ProviderHealth
 from paddock.services.quarantine import Quarantines
 from paddock.services.quarantine_cases import Case
@@ -45,7 +46,8 @@ class Stray:
     id: str
     kind: str
     """`deleting`: its provider cannot remove it; `taken_in`: found without a record; `failed`; or
-    `unattended`: a task whose worker is silent and that nobody has taken up."""
+    `unattended`: a task whose worker is silent and that nobody has taken up; `held_up`: one that
+    stands still for long, because there is no room or somebody is away."""
     since: float
     detail: str = ""
 
@@ -61,6 +63,16 @@ class Spend:
 
 
 @dataclass(frozen=True, slots=True)
+class Diversion:
+    """Sandboxes are made on another provider than the one in use, which is away."""
+
+    provider: str
+    fallback: str
+    since: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """The page."""
 
@@ -73,6 +85,8 @@ class Status:
     set_aside: Sequence[Case]
     spend: Sequence[Spend]
     providers: Sequence[Condition]
+    diversion: Diversion | None
+    """As far as the process knows that was asked."""
     audit: ChainState | None
     """For operators."""
 
@@ -99,12 +113,14 @@ class StatusPage:
         health: ProviderHealth,
         quarantines: Quarantines,
         *,
+        fallback: Fallback,
         audit: AuditGuard,
     ) -> None:
         self._store = store
         self._clock = clock
         self._health = health
         self._quarantines = quarantines
+        self._fallback = fallback
         self._audit = audit
 
     async def look(self, principal: Principal) -> Status:
@@ -115,7 +131,9 @@ class StatusPage:
         if principal.operator:
             await self._store.write(lambda tx: forget_silent(tx, now - REMEMBERED_S))
         read = await self._store.read(lambda tx: _read(tx, team_id, now))
-        strays = [*read.strays, *await self._taken_in(team_id), *_unattended(read.at_work, now)]
+        providers = await self._health.all()
+        of_tasks = [*_held_up(read.at_work), *_unattended(read.at_work, now)]
+        strays = [*of_tasks, *read.strays, *await self._taken_in(team_id)]
         phases = Counter(str(task.phase) for task in read.at_work if task.phase)
         return Status(
             at=now,
@@ -126,9 +144,18 @@ class StatusPage:
             strays=strays[:_SHOWN],
             set_aside=await self._quarantines.cases(team_id),
             spend=read.spend,
-            providers=await self._health.all(),
+            providers=providers,
+            diversion=self._diversion(providers, now),
             audit=self._audit.state if principal.operator else None,
         )
+
+    def _diversion(self, providers: Sequence[Condition], now: float) -> Diversion | None:
+        """Not any more when the next creation will find the provider back."""
+        usable = {each.name for each in providers if each.usable}
+        away = self._fallback.outage
+        if away is None or (now >= away.ask_at and away.provider in usable):
+            return None
+        return Diversion(away.provider, self._fallback.name, away.since, away.error.message)
 
     async def _taken_in(self, team_id: str) -> list[Stray]:
         """They may be in any state, so that all of the team that they are given to are gone
@@ -188,6 +215,15 @@ def _taken_in(box: SandboxRecord) -> Stray | None:
     if box.detail != TAKEN_IN or box.state in _TOLD_BY_STATE:
         return None
     return Stray(box.id, "taken_in", box.changed_at, box.detail)
+
+
+def _held_up(at_work: Sequence[TaskRecord]) -> list[Stray]:
+    """Those of whom people were told."""
+    return [
+        Stray(task.id, "held_up", task.standing.since, task.detail)
+        for task in at_work
+        if task.standing is not None and task.standing.is_told
+    ]
 
 
 def _unattended(at_work: Sequence[TaskRecord], now: float) -> list[Stray]:

@@ -134,4 +134,5 @@ class Hold:
 
 def _further(task: TaskRecord) -> TaskRecord:
     """Who comes a step further is not one that ends every worker, and nothing is in its way."""
-    return replace(task, attempts=0, detail="" if task.state in AT_WORK else task.detail)
+    detail = "" if task.state in AT_WORK else task.detail
+    return replace(task, attempts=0, detail=detail, standing=None)

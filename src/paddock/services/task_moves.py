@@ -132,7 +132,8 @@ class Moves:
         late = hold.task.deadline is not None and self._clock.wall() >= hold.task.deadline
         if begins and late:
             why = f"the task's {hold.task.wish.timeout_s:g} s were over before its agent began"
-            raise GivenUp(Reason.DEADLINE, f"{why} (give it more time)")
+            stood = f"; it stood still: {hold.task.detail}" if hold.task.detail else ""
+            raise GivenUp(Reason.DEADLINE, f"{why}{stood} (give it more time)")
 
     async def rest(self, hold: Hold, seconds: float) -> None:
         """Before it is tried again; whoever wants something of it need not wait for that."""

@@ -8,10 +8,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
+from paddock.domain import standing
 from paddock.domain.errors import Broken, PaddockError
 from paddock.domain.event import EventKind
 from paddock.domain.ids import new_id
 from paddock.domain.reason import Reason
+from paddock.domain.standing import ALERT_AFTER_S
 from paddock.domain.task import Lease, TaskRecord, TaskState, moved
 from paddock.domain.task_start import is_given_up
 from paddock.domain.vitals import Thresholds
@@ -29,9 +31,6 @@ _log = logging.getLogger(__name__)
 LASTS_S = 6.0
 _RENEWED = 3
 _POLL_S = 1.0
-_REST_S = 0.25
-_LONGEST_REST_S = 30.0
-"""Between two tries of a task that cannot go on for now."""
 MOST_ATTEMPTS = 20
 """A task that has ended so many workers is given up, properly: its agent ended, its work kept."""
 _LAST_ATTEMPTS = 3
@@ -58,6 +57,7 @@ class TaskWorkers:
         most: int = 64,
         version: str = "",
         health: Thresholds | None = None,
+        alert_after_s: float = ALERT_AFTER_S,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -66,6 +66,7 @@ class TaskWorkers:
         self._give_up = give_up or self._write_off
         self._most = most
         self._health = health or Thresholds()
+        self._alert_after_s = alert_after_s
         self._name = new_id("prc")
         self._beat = begun(self._name, version, clock.wall(), most)
         self._going: dict[str, asyncio.Task[None]] = {}
@@ -171,7 +172,7 @@ class TaskWorkers:
             await self._stand(hold, error)
             return
         except Exception:  # noqa: BLE001 - one task that finds a fault of ours ends no other
-            rest_s = _rest_s(task, task.attempts, self._clock.wall())
+            rest_s = standing.rest_s(task.attempts, self._clock.wall(), deadline=task.deadline)
             _log.exception("task not moved on", extra={"id": task.id})
         with suppress(Fenced, PaddockError):
             if not hold.task.state.is_final:
@@ -190,13 +191,25 @@ class TaskWorkers:
                 tx.steps.add(Step(task.id, name, why, now))
                 data = {"why": why, "phase": task.phase, "attempt": hold.tries}
                 tx.events.append([note(task, EventKind.TASK_STALLED, now, data)])
-            return replace(current, detail=why[:2000]) if current.state in AT_WORK else current
+            return self._stood(tx, current, why, error) if current.state in AT_WORK else current
 
         attempts = min(hold.tries, MOST_ATTEMPTS // 2)
         with suppress(Fenced, PaddockError):
             if not task.state.is_final:
-                rest_s = _rest_s(task, hold.tries, now)
+                asked = {"deadline": task.deadline, "asked_s": error.retry_after_s}
+                rest_s = standing.rest_s(hold.tries, now, **asked)
                 await hold.let_go(for_s=rest_s, attempts=attempts, change=note_it)
+
+    def _stood(
+        self, tx: Transaction, task: TaskRecord, why: str, error: PaddockError
+    ) -> TaskRecord:
+        """What is in its way is on record, and people are alerted when it lasts."""
+        now = self._clock.wall()
+        stands, is_time = standing.stood(task.standing, now, self._alert_after_s)
+        if is_time:
+            data = {"why": why, "code": error.code, "phase": task.phase, "since": stands.since}
+            tx.events.append([note(task, EventKind.TASK_HELD_UP, now, data)])
+        return replace(task, detail=why[:2000], standing=stands)
 
     async def _give_out(self, hold: Hold, why: str) -> None:
         """To the next who looks, at once; or to nobody, when it was so often enough."""
@@ -264,13 +277,6 @@ def _read(tx: Transaction, task_id: str) -> TaskRecord | None:
     except Broken as error:
         _log.error("task left alone", extra={"id": task_id, "error": error.message})
         return None
-
-
-def _rest_s(task: TaskRecord, tries: int, now: float) -> float:
-    """Not beyond its deadline: that is looked at when it comes."""
-    rest_s = min(_LONGEST_REST_S, _REST_S * 2.0**tries)
-    left_s = rest_s if task.deadline is None else task.deadline - now
-    return min(rest_s, left_s) if left_s > 0 else rest_s
 
 
 def _ended_all(task: TaskRecord) -> str:

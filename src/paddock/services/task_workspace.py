@@ -16,12 +16,12 @@ from paddock.domain.team import Principal
 from paddock.guest_client import Guest
 from paddock.ports.store import Page, SandboxFilter
 from paddock.services.inside import Entered, Inside
-from paddock.services.making import Wish
 from paddock.services.sandboxes import Amendment, Sandboxes
 from paddock.services.spending import TASK
 from paddock.services.task_masks import Masks
 from paddock.services.task_tree import Tree
 from paddock.services.task_trees import Trees
+from paddock.services.wishes import Wish
 
 _log = logging.getLogger(__name__)
 _DEFAULT = "workspace"

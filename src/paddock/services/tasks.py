@@ -247,6 +247,7 @@ class Tasks(TaskQuestions, TaskMessages, TaskPauses):
         sandbox = await self._named_sandbox(principal, wish)
         await self._settings.check(principal, wish, sandbox)
         provider = sandbox.provider if sandbox else wish.workspace.provider
+        provider = provider or self._providers.in_use
         used = sandbox.id if sandbox and wish.workspace.sandbox else ""
         if sandbox is not None:  # its name may change
             fork = "" if used else sandbox.id
@@ -266,7 +267,7 @@ class Tasks(TaskQuestions, TaskMessages, TaskPauses):
             created_at=now,
             changed_at=now,
             sandbox_id=used,
-            provider=provider or self._providers.default,
+            provider=provider,
             batch=submitted.batch,
             attempt_of=submitted.attempt_of,
             conversation=conversation,

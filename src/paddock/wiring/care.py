@@ -76,6 +76,7 @@ def care_of(parts: Parts, workspaces: Workspaces) -> Care:
             clock,
             ProviderHealth(parts.providers, clock),
             quarantines,
+            fallback=parts.making.fallback,
             audit=parts.audit_guard,
         ),
         Checkups(clock, parts.changes, parts.inside),

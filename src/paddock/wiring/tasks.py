@@ -171,6 +171,7 @@ def _workers(parts: Parts, config: TasksConfig, run: TaskRun) -> TaskWorkers:
         most=config.at_once,
         version=__version__,
         health=config.health,
+        alert_after_s=config.alert_after_s,
     )
 
 

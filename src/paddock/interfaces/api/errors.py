@@ -26,6 +26,7 @@ STATUS: Mapping[type[PaddockError], int] = {
     errors.Conflict: 409,
     errors.TooLarge: 413,
     errors.LimitExceeded: 429,
+    errors.QuotaExceeded: 429,
     errors.Unsupported: 501,
     errors.Broken: 502,
     errors.Refused: 502,
@@ -33,6 +34,8 @@ STATUS: Mapping[type[PaddockError], int] = {
     errors.TimedOut: 504,
 }
 _RETRY_AFTER_S = {429: 1.0, 503: 5.0}
+_ROOM_S = 30.0
+"""When to look whether there is room again, where nobody knows."""
 _OF_STATUS = {
     404: ("not_found", "look at /v1/openapi.json for what there is"),
     405: ("invalid_request", "look at /v1/openapi.json for the methods of this path"),
@@ -84,7 +87,8 @@ def answer(error: PaddockError, request: str) -> JSONResponse:
     status = status_of(error)
     body = _body(error.as_dict(), request)
     headers = {}
-    if (after := error.retry_after_s or _RETRY_AFTER_S.get(status)) is not None:
+    usual = _ROOM_S if isinstance(error, errors.QuotaExceeded) else _RETRY_AFTER_S.get(status)
+    if (after := error.retry_after_s or usual) is not None:
         headers["retry-after"] = str(max(1, round(after)))
     if status == 401:
         headers["www-authenticate"] = "Bearer"

@@ -30,6 +30,7 @@ EXIT_CODES: Mapping[type[PaddockError], int] = {
     errors.Forbidden: FAILED,
     errors.ApprovalRequired: FAILED,
     errors.LimitExceeded: FAILED,
+    errors.QuotaExceeded: FAILED,
     errors.TooLarge: FAILED,
     errors.Unsupported: FAILED,
     errors.TimedOut: DEADLINE,

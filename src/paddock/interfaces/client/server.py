@@ -24,6 +24,7 @@ from paddock.domain.errors import (
     InvalidRequest,
     LimitExceeded,
     PaddockError,
+    QuotaExceeded,
     Unauthenticated,
     Unavailable,
 )
@@ -269,6 +270,8 @@ class Server:
 
 
 def _may_repeat(call: Call, error: PaddockError) -> bool:
+    if isinstance(error, QuotaExceeded):
+        return False  # that is seldom a matter of seconds
     if failures.was_unreachable(error) or isinstance(error, LimitExceeded):
         return not call.once
     return isinstance(error, Unavailable) and call.is_safe

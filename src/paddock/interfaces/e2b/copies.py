@@ -19,8 +19,8 @@ from paddock.interfaces.e2b.settling import settle_again
 from paddock.interfaces.e2b.sources import split
 from paddock.ports.store import Page
 from paddock.services.builds import DEFAULT_TAG, is_build
-from paddock.services.making import Wish
 from paddock.services.taking import Capture
+from paddock.services.wishes import Wish
 
 router = APIRouter()
 _MOST = 100

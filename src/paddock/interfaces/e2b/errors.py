@@ -33,6 +33,7 @@ TABLE: Mapping[type[PaddockError], Told] = {
     errors.Conflict: Told(409),
     errors.TooLarge: Told(413),
     errors.LimitExceeded: Told(429, again=True),
+    errors.QuotaExceeded: Told(429),
     errors.Unsupported: Told(501),
     errors.Broken: Told(500, "internal_server_error"),
     errors.Refused: Told(500, "sandbox_create_refused"),

@@ -10,7 +10,7 @@ from paddock.interfaces.e2b.marks import Mark, internet_word, marked
 from paddock.interfaces.e2b.network import Network, check_https_ports, egress_of, unsaid
 from paddock.interfaces.e2b.shapes import CreateSandbox
 from paddock.interfaces.e2b.sources import Source
-from paddock.services.making import Wish
+from paddock.services.wishes import Wish
 
 
 def wish_of(given: Services, source: Source, asked: CreateSandbox, timeout: int) -> Wish:

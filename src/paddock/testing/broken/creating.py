@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from paddock.domain.errors import InvalidRequest, NotFound
+from paddock.domain.errors import InvalidRequest, NotFound, PaddockError, QuotaExceeded
 from paddock.domain.ids import new_ulid
 from paddock.domain.sandbox import Resources, SandboxState
 from paddock.ports.provider import Health, Observation, Ref, SandboxSpec
@@ -66,6 +66,16 @@ class AnyLimits(ReferenceProvider):
 
     def _check_limits(self, spec: SandboxSpec) -> None:
         pass
+
+
+class HasOthersWait(ReferenceProvider):
+    """Says of what no host has that there is no room for it just now."""
+
+    def _check_limits(self, spec: SandboxSpec) -> None:
+        try:
+            super()._check_limits(spec)
+        except PaddockError as error:
+            raise QuotaExceeded(error.message) from error
 
 
 class FindsByAnyLabel(ReferenceProvider):
@@ -202,6 +212,11 @@ DEFECTS = (
     ),
     Defect(
         "promises any limits", AnyLimits, ("impossible_limits_are_invalid_and_nothing_is_made",)
+    ),
+    Defect(
+        "has others wait for what there can never be",
+        HasOthersWait,
+        ("impossible_limits_are_invalid_and_nothing_is_made",),
     ),
     Defect("finds by any label", FindsByAnyLabel, ("sandboxes_are_found_by_all_of_their_labels",)),
     Defect("makes up what is absent", MakesUpTheAbsent, ("an_absent_sandbox_is_not_found",)),

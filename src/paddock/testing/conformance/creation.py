@@ -63,10 +63,11 @@ async def an_unknown_template_is_not_found_and_nothing_is_made(subject: Subject)
 
 @check(proves=("L7", "P13"))
 async def impossible_limits_are_invalid_and_nothing_is_made(subject: Subject) -> None:
-    """More memory or processors than any host has are refused before anything is made."""
+    """More memory or processors than any host has are refused at once, and not to be waited for."""
     for limits in (Resources(memory_mib=1 << 40), Resources(cpus=1e6)):
         spec = subject.spec(resources=limits)
-        await refused(subject.provider.create(subject.key(), spec), TOO_MUCH, f"{limits}")
+        told = await refused(subject.provider.create(subject.key(), spec), TOO_MUCH, f"{limits}")
+        expect(not told.retryable, f"{limits} can never be had, and {told.code} has others wait")
     same(await subject.mine(), [], "sandboxes after a refused creation")
 
 

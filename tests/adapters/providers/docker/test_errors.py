@@ -20,6 +20,7 @@ from paddock.domain.errors import (
     Conflict,
     InvalidRequest,
     NotFound,
+    QuotaExceeded,
     Refused,
     Unavailable,
 )
@@ -93,7 +94,9 @@ async def test_check_raises_nothing_where_there_is_no_engine(short_directory: Pa
         (409, "Conflict. The name is already in use by container", Conflict),
         (500, "that name is already in use by something", Conflict),
         (500, "something broke", Broken),
-        (500, "write /x: no space left on device", Unavailable),
+        (500, "write /x: no space left on device", QuotaExceeded),
+        (403, "all predefined address pools have been fully subnetted", QuotaExceeded),
+        (429, "too many requests", QuotaExceeded),
         (503, "later", Unavailable),
     ],
 )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from paddock.adapters.providers.layers import Backoff, Layered, Operation, Retry
 from paddock.adapters.providers.layers.retry import IDEMPOTENT
-from paddock.domain.errors import PaddockError, TimedOut, Unavailable, leaves
+from paddock.domain.errors import PaddockError, QuotaExceeded, TimedOut, Unavailable, leaves
 from paddock.ports.clock import Clock
 from paddock.ports.provider import Provider
 
@@ -61,6 +61,15 @@ async def test_a_permanent_error_is_not_tried_again(provider, clock, error):
         await use(retrying(provider, clock), "create")
     assert provider.calls == ["create"]
     assert clock.slept == []
+
+
+@pytest.mark.proves("P14", "P15")
+async def test_a_quota_that_is_used_up_is_said_at_once(provider, clock):
+    provider.script = [QuotaExceeded("all 20 machines are taken", retry_after_s=60)]
+    with pytest.raises(QuotaExceeded) as told:
+        await use(retrying(provider, clock), "create")
+    assert (told.value.retryable, told.value.retry_after_s) == (True, 60)
+    assert (provider.calls, clock.slept) == (["create"], [])
 
 
 @pytest.mark.proves("P14")

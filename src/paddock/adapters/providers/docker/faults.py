@@ -8,11 +8,19 @@ from paddock.domain.errors import (
     Conflict,
     NotFound,
     PaddockError,
+    QuotaExceeded,
     Refused,
     Unavailable,
 )
 
 _LONGEST = 600
+_SUBNETS = "remove networks that are not needed (`docker network prune`), or give the engine more"
+_FULL = {
+    "no space left on device": "free disk space on the engine's host: `docker system prune`",
+    "non-overlapping IPv4 address pool": _SUBNETS,
+    "address pools have been fully subnetted": _SUBNETS,
+}
+"""Of what an engine's host has all is taken."""
 
 
 def of_answer(status: int, body: bytes, what: str) -> PaddockError:
@@ -22,13 +30,12 @@ def of_answer(status: int, body: bytes, what: str) -> PaddockError:
 
 def of_message(status: int, said: str, what: str) -> PaddockError:
     text = f"the engine could not {what}: {said}"
-    if "no space left on device" in said:
-        return Unavailable(
-            text, remediation="free disk space on the engine's host, e.g. `docker system prune`"
-        )
+    if full := next((remedy for words, remedy in _FULL.items() if words in said), ""):
+        return QuotaExceeded(text, remediation=full)
     if "is already in use by" in said:
         status = 409  # Podman calls a name that is taken a failure of its own
-    kinds = {404: NotFound, 409: Conflict} | dict.fromkeys((429, 502, 503, 504), Unavailable)
+    kinds = {404: NotFound, 409: Conflict, 429: QuotaExceeded}
+    kinds |= dict.fromkeys((502, 503, 504), Unavailable)
     if status in kinds:
         return kinds[status](text)
     if status < 500:

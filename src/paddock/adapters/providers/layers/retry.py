@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from paddock.adapters.providers.layers.layered import Call, Operation
-from paddock.domain.errors import PaddockError
+from paddock.domain.errors import PaddockError, QuotaExceeded
 from paddock.ports.clock import Clock
 
 T = TypeVar("T")
@@ -35,7 +35,10 @@ class Backoff:
 
 
 class Retry:
-    """Repeats an idempotent call while its error is of a retryable class."""
+    """Repeats an idempotent call while its error is of a retryable class.
+
+    Not where a quota is used up: that takes more than seconds, and who can wait knows better.
+    """
 
     def __init__(
         self,
@@ -59,7 +62,11 @@ class Retry:
                 return await proceed()
             except PaddockError as error:
                 wait = self._backoff.wait(failures, self._jitter())
-                if not error.retryable or self._clock.now() + wait > give_up_at:
+                if not _may_pass(error) or self._clock.now() + wait > give_up_at:
                     raise
             await self._clock.sleep(wait)
         return await proceed()
+
+
+def _may_pass(error: PaddockError) -> bool:
+    return error.retryable and not isinstance(error, QuotaExceeded)

@@ -18,7 +18,7 @@ from paddock.adapters.providers.local.storage.faults import explained
 from paddock.adapters.providers.local.storage.programs import hurried, stoppable
 from paddock.adapters.providers.local.storage.trees import tree_bytes
 from paddock.adapters.providers.local.storage.volumes import abandoned_drafts, draft_name
-from paddock.domain.errors import Broken, LimitExceeded
+from paddock.domain.errors import Broken, LimitExceeded, QuotaExceeded
 from paddock.domain.sandbox import SandboxState, transition
 
 _SUFFIX = ".tar.zst"
@@ -141,7 +141,7 @@ class Archives:
         need = record.archive.unpacked_bytes if record.archive else 0
         room = free(self.life.storage.pool)
         if need > room:
-            raise LimitExceeded(
+            raise QuotaExceeded(
                 f"sandbox {record.ref} takes {need >> 20} MiB when it is unpacked, and the pool "
                 f"has {room >> 20} MiB to spare",
                 remediation="delete sandboxes or snapshots that are no longer needed, or enlarge "

@@ -17,7 +17,7 @@ from paddock.adapters.providers.host import netns, open_network
 from paddock.adapters.providers.host.input import readable
 from paddock.adapters.providers.host.processes import Process
 from paddock.adapters.providers.local import forwarding
-from paddock.domain.errors import Broken, LimitExceeded, Unavailable
+from paddock.domain.errors import Broken, LimitExceeded, QuotaExceeded, Unavailable
 
 _FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
 _IFF_UP = 1
@@ -58,7 +58,7 @@ class OpenNetwork:
         """Of the sandbox with this number, counted from 0."""
         subnet = self.subnet
         if number + 3 >= subnet.num_addresses:
-            raise LimitExceeded(
+            raise QuotaExceeded(
                 f"the open network {subnet} is full",
                 remediation="destroy sandboxes, or set a larger local.open_subnet",
             )

@@ -9,7 +9,14 @@ from paddock.adapters.providers.local.records import persist
 from paddock.adapters.providers.local.storage.faults import explained
 from paddock.adapters.providers.local.storage.volumes import PARTS
 from paddock.adapters.providers.local.templates.programs import ProgramFailed, run
-from paddock.domain.errors import Broken, LimitExceeded, PaddockError, Unavailable, Unsupported
+from paddock.domain.errors import (
+    Broken,
+    LimitExceeded,
+    PaddockError,
+    QuotaExceeded,
+    Unavailable,
+    Unsupported,
+)
 
 _PROGRAMS = ("tar", "zstd", "prlimit")
 _INSTALL = "apt install tar zstd util-linux, then start again"
@@ -111,7 +118,7 @@ async def _check_names(volume: Path) -> None:
 def _explain(place: Path, failure: ProgramFailed, *, full: bool = False) -> PaddockError:
     said = failure.mentions("no space left", "disk quota exceeded", "wrote only")
     if full or said:
-        return LimitExceeded(
+        return QuotaExceeded(
             f"there is no room for {place}: {said or 'what is left of the disk others need'}",
             remediation="delete sandboxes or snapshots that are no longer needed, or enlarge the "
             "disk; the sandbox is as it was",

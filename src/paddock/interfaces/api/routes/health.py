@@ -33,14 +33,16 @@ async def alive() -> Health:
 
 @router.get("/readyz", responses={503: {"model": Health}})
 async def ready(given: Given) -> JSONResponse:
-    """The store answers, and the provider that is used where none is named."""
+    """The store answers, and the provider that is used where none is named, or its fallback."""
     problems = {}
     try:
         await given.store.ping()
     except PaddockError as error:
         problems["store"] = error.message
-    for provider in await given.health.all():
-        if provider.default and not provider.usable:
+    providers = await given.health.all()
+    usable = {each.name for each in providers if each.usable}
+    for provider in providers:
+        if provider.default and not usable & {provider.name, given.providers.fallback}:
             why = provider.last_fault.message if provider.last_fault else "not usable"
             problems[f"provider {provider.name}"] = why
     body = Health(status="unready" if problems else "ok", problems=problems)

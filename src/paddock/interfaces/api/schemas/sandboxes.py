@@ -28,8 +28,9 @@ from paddock.interfaces.api.schemas.policies import PolicyShape
 from paddock.interfaces.api.schemas.volumes import Mounts, MountShape, show_mounts
 from paddock.interfaces.api.schemas.work import WorkShape
 from paddock.ports.provider import Usage
-from paddock.services.making import WAIT_S, Wish
+from paddock.services.making import WAIT_S
 from paddock.services.sandboxes import Amendment
+from paddock.services.wishes import Wish
 
 Owner = Annotated[
     Text,

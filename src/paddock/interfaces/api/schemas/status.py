@@ -10,7 +10,7 @@ from paddock.interfaces.api.schemas.common import Shape, at, moment
 from paddock.interfaces.api.schemas.quarantine import CaseSummary, summarize_case
 from paddock.services.audit_guard import ChainState
 from paddock.services.checkups import Checkup
-from paddock.services.status import Status
+from paddock.services.status import Diversion, Status
 
 
 class ServerShape(Shape):
@@ -31,7 +31,7 @@ class StrayShape(Shape):
     """Something that nobody looks after as they should."""
 
     id: str
-    kind: str = Field(description="deleting, failed, taken_in or unattended")
+    kind: str = Field(description="deleting, failed, taken_in, unattended or held_up")
     since: datetime
     detail: str
 
@@ -61,6 +61,15 @@ class UsableShape(Shape):
     last_error: str | None
 
 
+class DiversionShape(Shape):
+    """The provider in use is away, and sandboxes are made on its fallback."""
+
+    provider: str
+    fallback: str
+    since: datetime
+    why: str
+
+
 class ChainShape(Shape):
     """Whether the audit log is as it was written, as far as this server has looked."""
 
@@ -86,6 +95,7 @@ class StatusShape(Shape):
     quarantined: list[CaseSummary]
     spend: list[SpendShape]
     providers: list[UsableShape]
+    diversion: DiversionShape | None = Field(description="as far as the server knows that answers")
     audit: ChainShape | None = Field(description="for operators only")
 
 
@@ -129,6 +139,7 @@ def show_status(status: Status) -> StatusShape:
         quarantined=[summarize_case(case) for case in status.set_aside],
         spend=_spend(status),
         providers=_providers(status),
+        diversion=_diversion(status.diversion) if status.diversion else None,
         audit=_chain(status.audit) if status.audit else None,
     )
 
@@ -150,6 +161,15 @@ def _providers(status: Status) -> list[UsableShape]:
         )
         for each in status.providers
     ]
+
+
+def _diversion(found: Diversion) -> DiversionShape:
+    return DiversionShape(
+        provider=found.provider,
+        fallback=found.fallback,
+        since=at(found.since),
+        why=found.why,
+    )
 
 
 def _chain(state: ChainState) -> ChainShape:

@@ -60,6 +60,9 @@ def _tell(found: dict[str, Any]) -> None:
     for each in found["providers"]:
         state = "usable" if each["usable"] else f"NOT USABLE: {printable(each['last_error'] or '')}"
         click.echo(f"provider  {each['name']}  {state}")
+    if away := found.get("diversion"):
+        why = f"{away['provider']} is away since {away['since']}: {printable(away['why'])[:200]}"
+        click.echo(f"fallback  sandboxes are made on {away['fallback']}: {why}")
 
 
 def _audit(chain: dict[str, Any]) -> str:

@@ -29,6 +29,7 @@ FAILURES: dict[type[PaddockError], Callable[[str], asyncssh.SFTPError]] = {
     errors.InvalidRequest: asyncssh.SFTPFailure,
     errors.Conflict: asyncssh.SFTPFailure,
     errors.LimitExceeded: asyncssh.SFTPFailure,
+    errors.QuotaExceeded: asyncssh.SFTPFailure,
     errors.TooLarge: asyncssh.SFTPFailure,
     errors.TimedOut: asyncssh.SFTPFailure,
     errors.Broken: asyncssh.SFTPFailure,

@@ -5,11 +5,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from paddock.domain.errors import Broken, Conflict, LimitExceeded, NotFound, PaddockError
+from paddock.domain.errors import (
+    Broken,
+    Conflict,
+    LimitExceeded,
+    NotFound,
+    PaddockError,
+    QuotaExceeded,
+)
 
 _MEANINGS: dict[int, tuple[type[PaddockError], str, str]] = {
     errno.ENOSPC: (
-        LimitExceeded,
+        QuotaExceeded,
         "the disk that holds {path} is full",
         "delete sandboxes or snapshots that are no longer needed, or enlarge the pool",
     ),

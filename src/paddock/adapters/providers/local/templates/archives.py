@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from paddock.adapters.providers.local.templates.programs import ProgramFailed, need, run
-from paddock.domain.errors import InvalidRequest, LimitExceeded, PaddockError
+from paddock.domain.errors import InvalidRequest, PaddockError, QuotaExceeded
 
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _EXTRACT = ("tar", "--extract", "--numeric-owner", "--same-owner", "--same-permissions")
@@ -97,7 +97,7 @@ def _escape(archive: Path, name: str, how: str) -> InvalidRequest:
 
 def _refusal(archive: Path, failure: ProgramFailed) -> PaddockError:
     if full := failure.mentions("no space left", "disk quota exceeded", "wrote only"):
-        return LimitExceeded(
+        return QuotaExceeded(
             f"there is no room for the archive {archive}: {full}",
             remediation="delete sandboxes, snapshots or templates that are no longer needed",
         )

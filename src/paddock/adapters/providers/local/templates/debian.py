@@ -8,7 +8,7 @@ from paddock.adapters.providers.local.templates import apt_sources, node
 from paddock.adapters.providers.local.templates.contract import USER, Root
 from paddock.adapters.providers.local.templates.defaults import Defaults
 from paddock.adapters.providers.local.templates.programs import ProgramFailed, need, run
-from paddock.domain.errors import Broken, InvalidRequest, LimitExceeded, PaddockError, Unavailable
+from paddock.domain.errors import Broken, InvalidRequest, PaddockError, QuotaExceeded, Unavailable
 
 _Progress = Callable[[str, float | None], None]
 
@@ -138,7 +138,7 @@ class Reporter:
 
 def explain(suite: str, failure: ProgramFailed) -> PaddockError:
     if line := failure.mentions("no space left", "disk quota exceeded"):
-        return LimitExceeded(
+        return QuotaExceeded(
             f"there is no room to build Debian {suite}: {line}",
             remediation="delete sandboxes, snapshots or templates that are no longer needed",
         )

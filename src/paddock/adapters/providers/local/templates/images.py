@@ -16,9 +16,9 @@ from paddock.adapters.providers.local.templates.programs import ProgramFailed, n
 from paddock.domain.errors import (
     Broken,
     InvalidRequest,
-    LimitExceeded,
     NotFound,
     PaddockError,
+    QuotaExceeded,
     Unavailable,
 )
 
@@ -162,7 +162,7 @@ async def _umoci(reference: str, scratch: Path) -> None:
 
 def _explain(reference: str, failure: ProgramFailed) -> PaddockError:
     if line := failure.mentions(*_FULL):
-        return LimitExceeded(
+        return QuotaExceeded(
             f"there is no room for the image {reference}: {line}",
             remediation="delete sandboxes, snapshots or templates that are no longer needed",
         )
