@@ -29,12 +29,13 @@ class Far(SimulatedProvider):
     def __init__(self, place):
         super().__init__(place, "far")
         self.fault = None
+        self.is_well = False
         self.is_late = False
         self.asked = 0
 
     async def check(self):
         seen = await super().check()
-        return replace(seen, usable=seen.usable and self.fault is None)
+        return replace(seen, usable=seen.usable and (self.fault is None or self.is_well))
 
     async def create(self, key, spec):
         self.asked += 1
@@ -129,6 +130,16 @@ async def test_a_sandbox_is_made_on_the_fallback_while_the_provider_is_away_and_
     assert both.far.asked == 1  # what is known to be away is not waited for again
     assert len(await told(plane, "sandbox.diverted", again["id"])) == 1
     assert len(await told(plane, "provider.lost")) == 1
+
+
+async def test_a_provider_that_is_there_and_could_not_make_one_is_gone_around_once(both):
+    both.far.is_well = True
+    first = await both.plane.admin.post("/v1/sandboxes", WISH)
+    assert first["provider"] == "near", first.body
+    assert await diversion(both.plane) is None
+    assert not await told(both.plane, "provider.lost")
+    both.far.fault = None
+    assert (await both.plane.admin.post("/v1/sandboxes", WISH))["provider"] == "far"
 
 
 @pytest.mark.proves("P15", "H9")

@@ -106,7 +106,7 @@ class Fallback:
             self._explain(error, record.provider, route.bound)
             if route.bound or record.provider == self.name or not is_outage(error):
                 raise
-            away = await self._lost(error)
+            away = await self._judged(error)
             elsewhere = self._elsewhere(record, route, away)
             await self._store.write(lambda tx: self._divert(tx, elsewhere, away, principal))
             self._changes.forget(record.id)
@@ -175,6 +175,14 @@ class Fallback:
         default = self._providers.default
         self.outage = lasting(self.outage, default, error, now=now, lasts_s=lasts_s)
         return self.outage
+
+    async def _judged(self, error: PaddockError) -> Outage:
+        """One that answers otherwise could not make this one: that is gone around once. The others
+        are its own to make."""
+        if not await self._answers():
+            return await self._lost(error)
+        now = self._clock.wall()
+        return Outage(self._providers.default, now, now, error)
 
     async def _lost(self, error: PaddockError) -> Outage:
         is_new = self.outage is None
