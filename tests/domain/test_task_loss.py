@@ -80,6 +80,8 @@ def test_a_session_that_is_not_there_is_given_up_once():
     failed = ended(replace(first, judged=Judged(error="no such session")), 1, is_lost=False)
     assert after_run(failed, is_cancelled=False, resumes=True, mail=[]).step is Step.FORGET
     assert after_run(failed, is_cancelled=True, resumes=True, mail=[]).step is Step.CANCEL
+    busy = replace(failed, judged=Judged(error="API Error: 529 overloaded"))
+    assert after_run(busy, is_cancelled=False, resumes=True, mail=[]).step is Step.FAIL
     again = begun(displaced(failed, "", 5.0))
     failed = ended(replace(again, judged=failed.judged, session="t"), 1, is_lost=False)
     assert after_run(failed, is_cancelled=False, resumes=True, mail=[]).step is Step.FAIL

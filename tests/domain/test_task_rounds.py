@@ -74,6 +74,7 @@ def test_rounds_that_change_nothing_are_counted_in_a_row():
     same = [of(n, BAD, FINE) for n in (1, 2, 3)]
     assert after(*same[:2], limits=many).step is Step.BEGIN
     assert after(*same, limits=many).reason is Reason.NO_PROGRESS
+    assert after_round(same, many, Left(), begun_anew=1).step is Step.BEGIN
     moved = [same[0], of(2, BAD, FINE, tree="u"), of(3, BAD, FINE, tree="u")]
     assert after(*moved, limits=many).step is Step.BEGIN
     nobody_knows = [of(n, BAD, FINE, tree="") for n in (1, 2, 3, 4)]

@@ -117,6 +117,8 @@ class Conversation:
     is_lost: bool = False
     """Its run ended because the machine or the guest under it did."""
     stage: Stage = Stage.WORK
+    origin: str = ""
+    """The session that its first run went on with: of the task that it follows."""
     aside: str = ""
     """During a review, the session of whoever did the work."""
     back_to: float | None = None
@@ -164,6 +166,7 @@ def begun(
         beyond=conversation.beyond,
         raw=conversation.raw,
         opening=(*conversation.then_told, *mail),
+        origin=conversation.origin,
         came_back=conversation.back_to if conversation.session else None,
     )
 
@@ -176,6 +179,7 @@ def displaced(conversation: Conversation, session: str, as_of: float) -> Convers
     return Conversation(
         run=conversation.run,
         session=session,
+        origin=conversation.origin,
         stage=Stage.PLAN if conversation.stage is Stage.PLAN else Stage.WORK,
         events=conversation.events,
         beyond=conversation.beyond,

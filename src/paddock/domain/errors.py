@@ -43,6 +43,11 @@ class PaddockError(Exception):
         self.exit_code: int | None = None
         """What a shell would have ended with, for a command whose program could not be started."""
 
+    @property
+    def passes(self) -> bool:
+        """The same may be done later, without anything else: by itself, or when its time is up."""
+        return self.retryable or self.retry_after_s is not None
+
     def __str__(self) -> str:
         return f"{self.message}\n  fix: {self.remediation}" if self.remediation else self.message
 

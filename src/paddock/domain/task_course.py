@@ -111,7 +111,8 @@ def _has_forgotten(conversation: Conversation, ending: Ending) -> bool:
     have its session."""
     if conversation.came_back is None or _died(conversation):
         return False
-    return not ending.is_good and not conversation.judged.did_something
+    is_ours = fault_of_agent(ending.why) is None
+    return is_ours and not ending.is_good and not conversation.judged.did_something
 
 
 def _died(conversation: Conversation) -> bool:

@@ -6,27 +6,68 @@ What the agent did since then is gone and done again. What it did outside its sa
 done already: it is told so.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from paddock.domain.command_policy import CommandPolicy
+from paddock.domain.egress import EgressWish
+from paddock.domain.lifetime import Lifetime
 from paddock.domain.records import SandboxRecord, SnapshotRecord
 from paddock.domain.sandbox import SandboxState
+from paddock.domain.volume import VolumeMount
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Of one sandbox, and what the next one is made of."""
+    """Of one sandbox, what the next one is made of, and what people had set for the one before."""
 
     sandbox_id: str
     at: float
+    run: int = 0
+    """The last run of the agent in it."""
     snapshot_id: str = ""
     """One that was taken of it; empty is whatever the first was made of."""
     as_of: float = 0.0
     """When that was taken: what was done later is gone."""
-    app: str = ""
     directory: str = ""
     """Where in it the task worked, and works again if it is made of a snapshot."""
+    app: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    egress: EgressWish | None = None
+    command_policy: CommandPolicy | None = None
+    hardened: bool | None = None
+    runtime: str = ""
+    lifetime: Lifetime = field(default_factory=Lifetime)
+    volumes: tuple[VolumeMount, ...] = ()
+
+
+def loss_of(
+    sandbox: SandboxRecord,
+    at: float,
+    *,
+    run: int = 0,
+    kept: SnapshotRecord | None = None,
+    directory: str = "",
+) -> Loss:
+    """What people had set for it, also since it was made, holds for the next one: no limit is gone
+    around by a loss."""
+    return Loss(
+        sandbox.id,
+        at,
+        run=run,
+        snapshot_id=kept.id if kept is not None else "",
+        as_of=kept.created_at if kept is not None else 0.0,
+        directory=directory,
+        app=sandbox.app,
+        labels=sandbox.labels,
+        egress=sandbox.egress,
+        command_policy=sandbox.command_policy,
+        hardened=sandbox.hardened,
+        runtime=sandbox.runtime,
+        lifetime=sandbox.lifetime,
+        volumes=sandbox.volumes,
+    )
 
 
 def why_not(sandbox: SandboxRecord, *, is_own: bool, is_wanted: bool) -> str:

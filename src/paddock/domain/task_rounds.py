@@ -148,12 +148,16 @@ def _fault(checks: Sequence[Check], found: Sequence[Checked]) -> Fault | None:
     return next(iter((*sure, *rest)), None)
 
 
-def after_round(rounds: Sequence[Round], limits: Rounds, left: Left) -> Next:
-    """What follows from the last of them; a prompt is made by `next_prompt`."""
+def after_round(
+    rounds: Sequence[Round], limits: Rounds, left: Left, *, begun_anew: int = 0
+) -> Next:
+    """What follows from the last of them; a prompt is made by `next_prompt`. What was done again
+    after the run `begun_anew`, because it was lost, is no standstill."""
     last = rounds[-1]
     if last.is_good:
         return Next(Step.COMPLETE)
-    why, errors, stalled = _why(last), _last_errors(rounds), _stalled(rounds)
+    why, errors = _why(last), _last_errors(rounds)
+    stalled = _stalled([each for each in rounds if each.run > begun_anew])
     is_outside = last.fault is not None and last.fault.is_surroundings
     tries = f"{why}, after {len(rounds)} rounds" if len(rounds) > 1 else why
     for is_so, reason, said in (

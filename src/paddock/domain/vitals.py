@@ -74,6 +74,11 @@ class Thresholds:
         return self.stop_grace_s / 2
 
     @property
+    def gone_s(self) -> float:
+        """Who gives no answer for so long is gone."""
+        return 3 * self.beat_lasts_s
+
+    @property
     def force_s(self) -> float:
         """From SIGTERM to SIGKILL."""
         return self.stop_grace_s / 2

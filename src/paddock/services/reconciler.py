@@ -21,6 +21,7 @@ from paddock.services.providers import Providers
 from paddock.services.sandboxes import Sandboxes
 from paddock.services.snapshots import Snapshots
 from paddock.services.system import operating_team, system
+from paddock.services.verbs import put_out
 
 TAKEN_IN = "found without a record and taken in"
 _log = logging.getLogger(__name__)
@@ -102,13 +103,15 @@ class Reconciler:
         known = set()
         for record in records:
             known.add(record.ref)
-            await self._settle(record, seen.get(record.ref))
+            await self._settle(provider, record, seen.get(record.ref))
         making = {record.id for record in records if record.state is SandboxState.CREATING}
         for ref, found in seen.items():
             if ref not in known and found.labels.get(SANDBOX_LABEL) not in making:
                 await self._take_in(name, provider, found)
 
-    async def _settle(self, record: SandboxRecord, seen: Observation | None) -> None:
+    async def _settle(
+        self, provider: Provider, record: SandboxRecord, seen: Observation | None
+    ) -> None:
         principal = system(record.team_id, "reconciler")
         if record.quarantine is not None:
             self._go_on(self.set_aside(record), record)
@@ -118,6 +121,9 @@ class Reconciler:
         elif record.state is SandboxState.DELETING:
             self._go_on(self._sandboxes.delete(principal, record.id), record)
         elif record.state is SandboxState.FAILED:
+            if record.task and seen is not None and seen.state is SandboxState.RUNNING:
+                # It was lost and is seen again: its task goes on elsewhere, or is over.
+                self._go_on(put_out(provider, record), record)
             return
         elif seen is None or seen.state is not record.state:
             record = await self._sandboxes.refresh(principal, record)

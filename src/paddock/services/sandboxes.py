@@ -27,7 +27,7 @@ from paddock.services.guests import Guests
 from paddock.services.making import WAIT_S, Making
 from paddock.services.networks import fit
 from paddock.services.providers import Providers
-from paddock.services.verbs import check_verb, is_lost, ref_of
+from paddock.services.verbs import SETTLED, check_verb, is_lost, ref_of
 from paddock.services.wishes import Wish
 
 _log = logging.getLogger(__name__)
@@ -232,7 +232,7 @@ class Sandboxes(Questions):
         """Look at what the provider sees, and write down what has become of the sandbox."""
         async with self._changes.alone(sandbox.id):
             sandbox = await self._changes.find(principal.team_id, sandbox.id)
-            if sandbox.is_gone or sandbox.state is SandboxState.CREATING:
+            if sandbox.is_gone or sandbox.state in SETTLED:
                 return sandbox
             provider = self._providers.get(sandbox.provider)
             try:

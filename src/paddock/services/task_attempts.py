@@ -106,7 +106,7 @@ class Attempts:
                 f"what task {task.id} changed has more than {_LARGEST_PATCH} bytes",
                 remediation="take the files out of its sandbox yourself",
             )
-        there = replace(task, sandbox_id=adoption.sandbox_id)
+        there = replace(task, sandbox_id=adoption.sandbox_id, losses=())
         place = await self._workspaces.prepare(there)
         async with self._workspaces.enter(there) as entered:
             tree = Tree(entered.guest, place.directory, task.id)

@@ -149,11 +149,11 @@ class TaskCleaning:
                 remediation="take it out (`paddock task diff`), or delete with force to lose it",
             )
         await self._store.read(lambda tx: _check_not_awaited(tx, task))
-        box = await self._own_sandbox(task) if terms.sandbox else ""
-        swept = Swept((task.id,), (box,) if box else ())
+        boxes = await self._own_sandboxes(task) if terms.sandbox else ()
+        swept = Swept((task.id,), tuple(boxes))
         if terms.dry_run:
             return swept
-        if box:
+        for box in boxes:
             await self._sandboxes.delete(principal, box, force=terms.force)
         await self._store.write(lambda tx: self._remove(tx, principal, task, swept))
         return swept
@@ -179,6 +179,17 @@ class TaskCleaning:
             return ""
         files = len(task.result.files) if task.result else 0
         return f"{files} files that it changed, in sandbox {box.name}"
+
+    async def _own_sandboxes(self, task: TaskRecord) -> Sequence[str]:
+        """With those that were lost under it."""
+        lost = [each.sandbox_id for each in task.losses]
+
+        def there(tx: Transaction) -> list[str]:
+            found = (tx.sandboxes.get(task.team_id, each) for each in dict.fromkeys(lost))
+            return [each.id for each in found if each is not None and not each.is_gone]
+
+        own = await self._own_sandbox(task)
+        return [*([own] if own else ()), *await self._store.read(there)]
 
     async def _own_sandbox(self, task: TaskRecord) -> str:
         """The one that was made for it, if it is there. Never one that others are at work in."""

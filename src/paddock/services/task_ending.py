@@ -12,7 +12,6 @@ from typing import Any
 from paddock.domain.errors import PaddockError
 from paddock.domain.reason import Reason
 from paddock.domain.records import SandboxRecord
-from paddock.domain.sandbox import SandboxState
 from paddock.domain.task import Phase, TaskRecord, TaskState
 from paddock.domain.task_course import Next, Step, regardless
 from paddock.ports.clock import Clock
@@ -22,9 +21,8 @@ from paddock.services.task_hold import Hold
 from paddock.services.task_judging import last_found
 from paddock.services.task_modes import Modes
 from paddock.services.task_moves import Moves, reason_of
-from paddock.services.task_workspace import Workspaces
+from paddock.services.task_workspace import LOST, Workspaces
 
-_LOST = (SandboxState.FAILED, SandboxState.DELETING, SandboxState.DELETED)
 _LAST_S = 20.0
 """For what is tried at the end, where somebody was away before."""
 
@@ -67,7 +65,7 @@ class Endings:
         if task.is_cancelled:
             return await self.cancel(hold)
         sandbox, reason = await self.sandbox(task), reason_of(error)
-        if sandbox is not None and sandbox.state in _LOST:
+        if sandbox is not None and sandbox.state in LOST:
             reason = sandbox.reason or Reason.PROVIDER_LOST
         await self._end_agent(task)
         said = f"{in_words(error)}; {why}" if why else in_words(error)
@@ -106,7 +104,7 @@ class Endings:
 
     async def is_lost(self, task: TaskRecord) -> bool:
         sandbox = await self.sandbox(task)
-        return sandbox is not None and sandbox.state in _LOST
+        return sandbox is not None and sandbox.state in LOST
 
     async def sandbox(self, task: TaskRecord) -> SandboxRecord | None:
         if not task.sandbox_id:
@@ -130,7 +128,7 @@ class Endings:
                     return {"commit": commit, "files": files, "unseen": unread}
             except PaddockError as error:
                 is_lost = await self.is_lost(hold.task)
-                if is_needed if is_lost else error.retryable:
+                if is_needed if is_lost else error.passes:
                     raise
                 return {"unseen": error.message}
 

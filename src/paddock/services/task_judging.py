@@ -78,7 +78,7 @@ class Judging:
         try:
             await self._apps.look(hold, self._moves, wish, ())
         except PaddockError as error:
-            if error.retryable:
+            if error.passes:
                 raise
 
     async def note_error(self, hold: Hold, why: str, *, resumes: bool) -> Next:
@@ -104,7 +104,7 @@ class Judging:
             async with self._workspaces.tree(task) as tree:
                 return await tree.now()
         except PaddockError as error:
-            if error.retryable:
+            if await self._workspaces.may_pass(task, error):
                 raise
             return ""  # nobody knows: then no round is taken for one that changed nothing
 
@@ -118,7 +118,9 @@ class Judging:
         task = hold.task
         last = task.reviews[-1].run if task.reviews else 0
         since = [each for each in task.rounds if each.run > last]
-        following = rounds.after_round(since, task.wish.rounds, self.left(task))
+        anew = task.losses[-1].run if task.losses else 0
+        limits, left = task.wish.rounds, self.left(task)
+        following = rounds.after_round(since, limits, left, begun_anew=anew)
         if following.step is not Step.BEGIN:
             return following
         kept = hold.output(step_of(task)) or {}

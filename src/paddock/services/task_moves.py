@@ -131,7 +131,8 @@ class Moves:
         begins = hold.task.state in (TaskState.PENDING, TaskState.CREATING)
         late = hold.task.deadline is not None and self._clock.wall() >= hold.task.deadline
         if begins and late:
-            why = f"the task's {hold.task.wish.timeout_s:g} s were over before its agent began"
+            what = "could go on in another sandbox" if hold.task.losses else "began"
+            why = f"the task's {hold.task.wish.timeout_s:g} s were over before its agent {what}"
             stood = f"; it stood still: {hold.task.detail}" if hold.task.detail else ""
             raise GivenUp(Reason.DEADLINE, f"{why}{stood} (give it more time)")
 

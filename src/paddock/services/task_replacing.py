@@ -4,13 +4,17 @@ Whoever takes it up makes the next sandbox as any task's is made: one step after
 done once. Which one that is, and what it is made of, is decided once and on record before it.
 """
 
+import asyncio
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from paddock.domain import conversation as talks
 from paddock.domain import vitals as signs
+from paddock.domain.approval import Approval, Kind
 from paddock.domain.conversation import Conversation, Stage
+from paddock.domain.errors import Conflict, PaddockError
 from paddock.domain.event import EventKind
 from paddock.domain.message import MessageState
 from paddock.domain.reason import Reason
@@ -20,6 +24,7 @@ from paddock.domain.task_loss import (
     Loss,
     beginning_prompt,
     going_on_prompt,
+    loss_of,
     newest,
     step_after,
     why_not,
@@ -27,14 +32,16 @@ from paddock.domain.task_loss import (
 from paddock.domain.task_review import opening, planned_prompt
 from paddock.ports.clock import Clock
 from paddock.ports.store import Page, Transaction
-from paddock.services.changes import Changes
+from paddock.services.providers import Providers
 from paddock.services.task_events import note, state_event
 from paddock.services.task_hold import Hold
 from paddock.services.task_moves import Moves
 from paddock.services.task_pause import paused_again
 from paddock.services.task_watch import Watching
+from paddock.services.verbs import put_out
 
 _LOOKED_AT = Page(100)
+_ENDS_S = 20.0
 _SEEN = frozenset({MessageState.SEEN})
 _LEFT = frozenset({TaskState.RUNNING, TaskState.WAITING, TaskState.COMPLETING})
 
@@ -42,46 +49,64 @@ _LEFT = frozenset({TaskState.RUNNING, TaskState.WAITING, TaskState.COMPLETING})
 class Replacing:
     """The same for every task."""
 
-    def __init__(self, clock: Clock, changes: Changes, moves: Moves, watching: Watching) -> None:
+    def __init__(
+        self, clock: Clock, providers: Providers, moves: Moves, watching: Watching
+    ) -> None:
         self._clock = clock
-        self._changes = changes
+        self._providers = providers
         self._moves = moves
         self._approvals = watching.approvals
         self._config = watching.config
 
     async def __call__(self, hold: Hold) -> str:
         """Empty when the task goes on in another sandbox; otherwise in words why it does not."""
-        lost = await self._changes.find(hold.task.team_id, hold.task.sandbox_id)
-        is_own = hold.task.wish.workspace.makes_one
-        if why := why_not(lost, is_own=is_own, is_wanted=self._config.replace_lost):
+        lost = await hold.look(_sandbox)
+        if why := self._why_not(hold.task, lost):
             return why
-        health = self._config.health
-        while not (task := await hold.refresh()).is_cancelled:
-            verdict = signs.may_restart(task.restarts, self._clock.wall(), health)
-            if not verdict.is_allowed:
-                return f"no other takes its place after {verdict.why}"
-            if not verdict.wait_s:
-                break
-            await self._moves.rest(hold, verdict.wait_s)
-        await hold.change(lambda tx, current: self._replaced(tx, current, lost))
-        return "" if not hold.task.is_cancelled else "it was cancelled"
+        while wait_s := self._wait_s(await hold.refresh()):
+            await self._moves.rest(hold, wait_s)
+        said: list[str] = []
+
+        def change(tx: Transaction, task: TaskRecord) -> TaskRecord:
+            now_lost = _sandbox(tx, task)  # somebody may have seen to it while this rested
+            said[:] = [self._why_not(task, now_lost)]
+            return task if said[0] else self._replaced(tx, task, now_lost)
+
+        await self._end_machine(lost)
+        await hold.change(change)
+        return said[0]
+
+    def _why_not(self, task: TaskRecord, lost: SandboxRecord) -> str:
+        if task.is_cancelled:
+            return "nobody wants it any more"
+        is_own, is_wanted = task.wish.workspace.makes_one, self._config.replace_lost
+        if why := why_not(lost, is_own=is_own, is_wanted=is_wanted):
+            return why
+        verdict = signs.may_restart(task.restarts, self._clock.wall(), self._config.health)
+        return "" if verdict.is_allowed else f"no other takes its place after {verdict.why}"
+
+    def _wait_s(self, task: TaskRecord) -> float:
+        """Until another may take its place. Nobody rests whom nobody wants, or whose time is up."""
+        now = self._clock.wall()
+        if task.is_cancelled or (task.deadline is not None and now >= task.deadline):
+            return 0.0
+        wait_s = signs.may_restart(task.restarts, now, self._config.health).wait_s
+        return wait_s if task.deadline is None else min(wait_s, task.deadline - now)
+
+    async def _end_machine(self, lost: SandboxRecord) -> None:
+        """Who does not see it now may see it again, and nothing is to go on in it then. What cannot
+        be ended now is when it shows."""
+        with suppress(PaddockError, TimeoutError):
+            async with asyncio.timeout(_ENDS_S):
+                await put_out(self._providers.get(lost.provider), lost)
 
     def _replaced(self, tx: Transaction, task: TaskRecord, lost: SandboxRecord) -> TaskRecord:
-        if task.is_cancelled:
-            return task  # which is seen to next
-        now = self._clock.wall()
+        now, run = self._clock.wall(), task.conversation.run
         kept = _kept(tx, task)
-        as_of = kept.created_at if kept is not None else 0.0
-        loss = Loss(
-            lost.id,
-            now,
-            snapshot_id=kept.id if kept is not None else "",
-            as_of=as_of,
-            app=lost.app,
-            directory=task.directory,
-        )
-        session = task.conversation.own_session if kept is not None else _first_session(tx, task)
-        self._approvals.withdraw(tx, task.waits_for, "the sandbox of its agent was lost", now)
+        loss = loss_of(lost, now, run=run, kept=kept, directory=task.directory)
+        asked = (*tx.approvals.of_task(lost.id, task.id, Kind.AGENT), *_asked(tx, task))
+        for each in asked:
+            self._approvals.withdraw(tx, each.id, "the sandbox of its agent was lost", now)
         restarts = (*task.restarts, now)
         data = {
             "reason": lost.reason or Reason.PROVIDER_LOST,
@@ -89,20 +114,23 @@ class Replacing:
             "restarts": len(restarts),
             "lost": lost.id,
             "snapshot": loss.snapshot_id,
-            "as_of": as_of or None,
+            "as_of": loss.as_of or None,
         }
         tx.events.append([note(task, EventKind.TASK_RESTARTED, now, data)])
-        creating = _creating(tx, task, now)
-        return replace(
-            creating,
-            sandbox_id="",
-            directory="",
-            checkpoint=task.checkpoint if kept is not None else "",
-            restarts=restarts,
-            losses=(*task.losses, loss),
-            conversation=talks.displaced(task.conversation, session, as_of),
-            vitals=None,
-        )
+        return replace(_placed(_creating(tx, task, now), loss), restarts=restarts)
+
+    async def begin_anew(self, hold: Hold) -> bool:
+        """What its next sandbox was to be made of is gone as well: it is made as the first was.
+        Whether that is so."""
+        task = hold.task
+        if task.state is not TaskState.CREATING or task.sandbox_id or task.went_back is None:
+            return False
+
+        def change(_tx: Transaction, task: TaskRecord) -> TaskRecord:
+            return _placed(task, replace(task.losses[-1], snapshot_id="", as_of=0.0))
+
+        await hold.change(change)
+        return True
 
     async def forget(self, hold: Hold) -> None:
         """Its agent could not go on with its session: it begins without one, where it is now."""
@@ -122,6 +150,33 @@ class Replacing:
         if resumes and talk.session and as_of:
             return going_on_prompt(as_of, told)
         return beginning_prompt(_opening(task, talk), as_of, told)
+
+
+def _placed(task: TaskRecord, loss: Loss) -> TaskRecord:
+    """On its way to another sandbox, which is made of what the loss says."""
+    talk, goes_back = task.conversation, bool(loss.snapshot_id)
+    session = talk.own_session if goes_back else talk.origin
+    return replace(
+        task,
+        sandbox_id="",
+        directory="",
+        checkpoint=task.checkpoint if goes_back else "",
+        losses=(*task.losses, loss),
+        conversation=talks.displaced(talk, session, loss.as_of),
+        vitals=None,
+    )
+
+
+def _sandbox(tx: Transaction, task: TaskRecord) -> SandboxRecord:
+    found = tx.sandboxes.get(task.team_id, task.sandbox_id)
+    if found is None:
+        raise Conflict(f"sandbox {task.sandbox_id} of task {task.id} is not on record any more")
+    return found
+
+
+def _asked(tx: Transaction, task: TaskRecord) -> Sequence[Approval]:
+    found = tx.approvals.get(task.team_id, task.waits_for) if task.waits_for else None
+    return [found] if found is not None else []
 
 
 def _creating(tx: Transaction, task: TaskRecord, now: float) -> TaskRecord:
@@ -158,12 +213,6 @@ def _could_begin(tx: Transaction, task: TaskRecord) -> float:
     """Since when everything is there that its agent needs; never, where it is not."""
     name = step_after(task.losses, Phase.CHECKPOINT)
     return next((each.at for each in tx.steps.of(task.id) if each.name == name), math.inf)
-
-
-def _first_session(tx: Transaction, task: TaskRecord) -> str:
-    """What it was begun with: of the task that it follows, where it works in a copy of that."""
-    before = tx.tasks.get(task.team_id, task.wish.follows) if task.wish.follows else None
-    return before.conversation.own_session if before is not None else ""
 
 
 def _told_since(tx: Transaction, task_id: str, as_of: float) -> Sequence[str]:

@@ -24,6 +24,7 @@ from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
 from paddock.services import task_mail
 from paddock.services.changes import Changes
+from paddock.services.providers import Providers
 from paddock.services.task_agents import AgentRun
 from paddock.services.task_asking import Asking
 from paddock.services.task_desk import TaskDesks
@@ -38,6 +39,7 @@ from paddock.services.task_pause import Pausing, ask_no_more
 from paddock.services.task_post import Setting, TooLate
 from paddock.services.task_replacing import Replacing
 from paddock.services.task_reviews import Reviews
+from paddock.services.task_reviving import Reviving
 from paddock.services.task_setting import AgentSettings, Given, in_full
 from paddock.services.task_watch import Watching
 from paddock.services.task_workspace import ASLEEP, Place, Workspaces
@@ -63,6 +65,7 @@ class TaskRun:
         watching: Watching,
         desks: TaskDesks,
         apps: AppHealths,
+        providers: Providers,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -76,7 +79,8 @@ class TaskRun:
         self._judging = Judging(clock, workspaces, self._moves, apps)
         self._modes = Modes(clock, workspaces)
         self._reviews = Reviews(clock, workspaces)
-        self._replacing = Replacing(clock, changes, self._moves, watching)
+        self._replacing = Replacing(clock, providers, self._moves, watching)
+        self._reviving = Reviving(clock, changes, workspaces, watching.config.health)
         self._asking = Asking(clock)
         self._endings = Endings(
             clock,
@@ -94,7 +98,7 @@ class TaskRun:
         try:
             await self._to_its_end(hold)
         except PaddockError as error:
-            if not error.retryable or not await self._endings.end_regardless(hold, error):
+            if not error.passes or not await self._endings.end_regardless(hold, error):
                 raise
 
     async def _to_its_end(self, hold: Hold) -> None:
@@ -106,9 +110,13 @@ class TaskRun:
             await self._moves.finish(hold, TaskState.FAILED, end.reason, end.why)
         except PaddockError as error:
             is_lost = await self._endings.is_lost(hold.task)
-            if error.retryable and not is_lost:
+            if error.passes and not is_lost:
+                if await self._reviving(hold):
+                    return
                 raise
-            if not is_lost:
+            if await self._replacing.begin_anew(hold):
+                await self._workspaces.discard(hold.task)
+            elif not is_lost:
                 await self._endings.fail(hold, error)
             elif why := await self._replacing(hold):
                 await self._endings.fail(hold, error, why)

@@ -1,11 +1,15 @@
 """Where a task works: its sandbox, the directory in it, and what is there before the agent."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import cast
 
-from paddock.domain.errors import Conflict, NotFound, PaddockError, Unavailable
+from paddock.domain.errors import Conflict, NotFound, PaddockError, TimedOut, Unavailable
+from paddock.domain.lifetime import Terms
+from paddock.domain.reason import Reason
 from paddock.domain.records import SandboxRecord
 from paddock.domain.repetition import own_key
 from paddock.domain.sandbox import SandboxState
@@ -13,6 +17,7 @@ from paddock.domain.task import TaskRecord
 from paddock.domain.task_loss import step_after
 from paddock.domain.task_wish import Workspace
 from paddock.domain.team import Principal
+from paddock.domain.volume import MountWish
 from paddock.guest_client import Guest
 from paddock.ports.store import Page, SandboxFilter
 from paddock.services.inside import Entered, Inside
@@ -26,9 +31,11 @@ from paddock.services.wishes import Wish
 _log = logging.getLogger(__name__)
 _DEFAULT = "workspace"
 _PREPARE_S = 60.0
-_OF_A_TASK = 10
+_ANSWERS_S = 10.0
+_OF_A_TASK = 100
 _PLACE = 'cd && printf "%s\\0" "$PWD" && mkdir -p -- "$1" && cd -- "$1" && pwd -P'
 _MODE = 'chmod "$1" -- "$2"'
+LOST = (SandboxState.FAILED, SandboxState.DELETING, SandboxState.DELETED)
 ASLEEP = (SandboxState.STOPPED, SandboxState.PAUSED, SandboxState.ARCHIVED)
 
 
@@ -51,42 +58,27 @@ class Workspaces:
 
     async def make(self, task: TaskRecord, wanted: Workspace) -> SandboxRecord:
         """A running sandbox that is marked as this task's."""
-        who, labels = task.principal, {TASK: task.id}
+        who = task.principal
         if wanted.sandbox:
             await self._check_open(task, wanted.sandbox)
             return await self._use(task, wanted.sandbox)
-        wish = Wish(
-            template=wanted.template,
-            snapshot=wanted.snapshot,
-            provider=wanted.provider,
-            app=wanted.app,
-            resources=wanted.resources,
-            egress=wanted.egress,
-            labels=labels,
-            task=task.id,
-        )
+        wish = _wished(task, wanted)
         key = own_key(step_after(task.losses, f"task {task.id}"))
-        if (back := task.went_back) is not None:
-            wish = replace(
-                wish,
-                template="",
-                provider="",
-                snapshot=back.snapshot_id,
-                app=wanted.app or back.app,
-            )
-        elif wanted.fork:
+        if wanted.fork and task.went_back is None:
             return await self._sandboxes.fork(who, wanted.fork, wish, key)
         return await self._sandboxes.create(who, wish, key)
 
     async def discard(self, task: TaskRecord) -> None:
         """The sandbox that was made for it, or is just being made, goes: nobody has worked in it.
-        What cannot go now is seen by its label, and ends when its time is up."""
+        What cannot go now is seen by its label, and ends when its time is up. What was lost stays
+        for who wants to look."""
         if not task.wish.workspace.makes_one:
             return
         made = SandboxFilter(labels={TASK: task.id})
+        lost = {each.sandbox_id for each in task.losses}
         with suppress(PaddockError):
             for each in await self._sandboxes.list(task.principal, made, Page(_OF_A_TASK)):
-                if each.task == task.id:
+                if each.task == task.id and each.id not in lost:
                     why = f"task {task.id} was cancelled"
                     await self._sandboxes.delete(task.principal, each.id, force=True, break_off=why)
 
@@ -130,6 +122,33 @@ class Workspaces:
                 f"sandbox {sandbox.name} was set aside: {sandbox.quarantine.why}",
                 remediation=f"an admin opens it with `paddock quarantine clear {sandbox.name}`",
             )
+
+    async def answers(self, task: TaskRecord) -> bool:
+        """Whether its sandbox does anything that it is asked for."""
+        try:
+            async with asyncio.timeout(_ANSWERS_S), self.enter(task) as entered:
+                await entered.guest.exec(("true",), timeout=_ANSWERS_S)
+        except (Unavailable, TimedOut, TimeoutError):
+            return False
+        except PaddockError:
+            pass  # it says something, at least
+        return True
+
+    async def start_anew(self, task: TaskRecord, why: str) -> None:
+        """Its sandbox is stopped, whatever runs in it, and started."""
+        who = task.principal
+        await self._sandboxes.stop(who, task.sandbox_id, Reason.CRASHED, why)
+        await self._sandboxes.start(who, task.sandbox_id)
+
+    async def may_pass(self, task: TaskRecord, error: PaddockError) -> bool:
+        """Whether that is not the last word: it may be over soon, or its sandbox was lost, which
+        whoever moves the task on sees to."""
+        return error.passes or await self.is_lost(task)
+
+    async def is_lost(self, task: TaskRecord) -> bool:
+        if not task.sandbox_id:
+            return False
+        return (await self._sandboxes.get(task.principal, task.sandbox_id)).state in LOST
 
     async def prepare(self, task: TaskRecord) -> Place:
         """The directory is there, and nothing of the task runs in it."""
@@ -179,7 +198,7 @@ class Workspaces:
             try:
                 commit = await tree.keep("before")
             except PaddockError as error:
-                if error.retryable:
+                if await self.may_pass(task, error):
                     raise
                 told = {"task": task.id, "why": error.message}
                 _log.warning("no checkpoint, so neither diff nor revert", extra=told)
@@ -187,6 +206,43 @@ class Workspaces:
             with suppress(PaddockError):  # it is none of this task's business
                 await self.trees.tidy(tree.guest)
             return commit
+
+
+def _wished(task: TaskRecord, wanted: Workspace) -> Wish:
+    """As it was asked for; the next one after a loss as the one before was, too."""
+    wish = Wish(
+        template=wanted.template,
+        snapshot=wanted.snapshot,
+        provider=wanted.provider,
+        app=wanted.app,
+        resources=wanted.resources,
+        egress=wanted.egress,
+        labels={TASK: task.id},
+        task=task.id,
+    )
+    if not task.losses:
+        return wish
+    lost = task.losses[-1]
+    wish = replace(
+        wish,
+        labels={**lost.labels, **wish.labels},
+        egress=lost.egress,
+        command_policy=lost.command_policy,
+        hardened=lost.hardened,
+        runtime=lost.runtime,
+        lifetime=cast(Terms, asdict(lost.lifetime)),
+    )
+    if not lost.snapshot_id:
+        return wish
+    mounts = tuple(MountWish(each.volume, each.path, each.read_only) for each in lost.volumes)
+    return replace(
+        wish,
+        template="",
+        provider="",
+        snapshot=lost.snapshot_id,
+        app=wanted.app or lost.app,
+        volumes=mounts,
+    )
 
 
 async def _end_runs(guest: Guest, task: TaskRecord) -> None:

@@ -304,7 +304,8 @@ class Tasks(TaskQuestions, TaskMessages, TaskPauses):
         place = replace(place, directory=place.directory or before.directory)
         model = wish.model or before.wish.model
         wish = replace(wish, agent=before.agent, model=model, workspace=place)
-        return wish, Conversation(session=before.conversation.own_session)
+        session = before.conversation.own_session
+        return wish, Conversation(session=session, origin=session)
 
     async def _named_sandbox(self, principal: Principal, wish: TaskWish) -> SandboxRecord | None:
         name = wish.workspace.sandbox or wish.workspace.fork

@@ -1,9 +1,14 @@
 """What a verb of a sandbox has to know before and after its provider is asked."""
 
-from paddock.domain.errors import Conflict, NotFound
+from contextlib import suppress
+
+from paddock.domain.errors import Conflict, NotFound, Unsupported
 from paddock.domain.records import SandboxRecord
 from paddock.domain.sandbox import SandboxState, transition
 from paddock.ports.provider import Provider, Ref
+
+SETTLED = frozenset({SandboxState.CREATING, SandboxState.FAILED})
+"""Whoever makes it, or deletes it, changes that; nothing that is seen of it does."""
 
 
 def ref_of(sandbox: SandboxRecord) -> Ref:
@@ -17,6 +22,18 @@ async def is_lost(provider: Provider, sandbox: SandboxRecord) -> bool:
     except NotFound:
         return True
     return False
+
+
+async def put_out(provider: Provider, sandbox: SandboxRecord) -> None:
+    """Nothing goes on in its machine any more, if that is still there: another has taken its place.
+    Its disk is kept where the provider can."""
+    if not sandbox.ref:
+        return
+    with suppress(NotFound, Conflict):  # it is gone, or stands still
+        try:
+            await provider.stop(ref_of(sandbox))
+        except Unsupported:
+            await provider.destroy(ref_of(sandbox))
 
 
 def check_verb(sandbox: SandboxRecord, target: SandboxState, action: str) -> None:

@@ -108,6 +108,7 @@ def tasks_of(parts: Parts, config: TasksConfig, agents: Agents) -> TaskParts:
         watching=_watching(parts, config, care, (rules, policy)),
         desks=_desks(parts, config, given),
         apps=AppHealths(clock, workspaces, providers=parts.providers, dial=dial),
+        providers=parts.providers,
     )
     workers = _workers(parts, config, run)
     tasks = Tasks(

@@ -68,9 +68,18 @@ async def run_git(words: Sequence[str], patience: Patience, watch: Watch = lambd
         await _watched(process, telling, patience, watch)
     finally:
         await end_tree(process)
+        _let_go(process)
     telling.close()
     if process.returncode != 0:
         raise GitFailed(telling.words)
+
+
+def _let_go(process: Process) -> None:
+    """Of its pipe, which something detached may hold for as long as it likes: asyncio has no way of
+    its own for that, and complains when it is left to the end of the program."""
+    transport = getattr(process, "_transport", None)
+    if transport is not None:
+        transport.close()
 
 
 async def _watched(process: Process, telling: Telling, patience: Patience, watch: Watch) -> None:
