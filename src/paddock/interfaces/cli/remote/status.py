@@ -58,7 +58,8 @@ def _tell(found: dict[str, Any]) -> None:
     if chain := found["audit"]:
         click.echo(f"audit     {_audit(chain)}")
     for each in found["providers"]:
-        state = "usable" if each["usable"] else f"NOT USABLE: {printable(each['last_error'] or '')}"
+        said = (each["last_error"] or "").partition("\n")[0]  # what to do about it says `doctor`
+        state = "usable" if each["usable"] else f"NOT USABLE: {printable(said)}"
         click.echo(f"provider  {each['name']}  {state}")
     if away := found.get("diversion"):
         why = f"{away['provider']} is away since {away['since']}: {printable(away['why'])[:200]}"
