@@ -38,13 +38,16 @@ class Veiled(ReferenceProvider):
         super().__init__(place)
         self.hidden = set()
         self.is_busy = False
+        self.is_away = False
 
     async def observe(self, ref):
+        self._check_there()
         if ref.id in self.hidden:
             raise NotFound(f"there is no {ref.id}")
         return await super().observe(ref)
 
     async def find(self, labels):
+        self._check_there()
         async for each in super().find(labels):
             if each.ref.id not in self.hidden:
                 yield each
@@ -58,24 +61,30 @@ class Veiled(ReferenceProvider):
         await super().destroy(ref)
 
     async def guest(self, ref):
+        self._check_there()
         if self.is_busy:
             raise LimitExceeded("too many requests", retry_after_s=1.0)
         return await super().guest(ref)
 
+    def _check_there(self):
+        if self.is_away:
+            raise Unavailable("nobody is there")
+
     def _check_seen(self, ref):
+        self._check_there()
         if ref.id in self.hidden:
             raise Unavailable("its host is out of reach")
 
 
 @asynccontextmanager
-async def veiled():
+async def veiled(settings=SETTINGS):
     made = []
 
     def opened(place):
         made.append(Veiled(place))
         return made[0]
 
-    async with disposable(provider=opened, settings=SETTINGS) as plane, at_work(plane):
+    async with disposable(provider=opened, settings=settings) as plane, at_work(plane):
         yield Working(plane, await operator(plane)), made[0]
 
 
@@ -297,3 +306,53 @@ async def test_a_sandbox_that_does_not_answer_is_started_again_under_its_task():
         assert ended.state is S.COMPLETED, ended.detail
         assert await working.read(ended, "log") == "1\n"
         assert len(ended.restarts) == 1
+
+
+async def test_a_provider_that_is_away_for_long_costs_no_sandbox():
+    health = replace(SETTINGS.tasks.health, beat_lasts_s=1.0, stop_grace_s=1.0)
+    settings = replace(SETTINGS, tasks=replace(SETTINGS.tasks, health=health))
+    async with veiled(settings) as (working, provider):
+        task = await working.begin({"append": ["log", "1\n"]}, {"say": "one"}, UNTIL_TOUCHED)
+        before = await said(working, task, "one")
+        provider.is_away = True
+        await working.plane.services.inside._guests.forget(before.sandbox_id)
+        await asyncio.sleep(5 * health.gone_s)
+        provider.is_away = False
+        assert (await box(working, before.sandbox_id)).state is SandboxState.RUNNING
+        await touch(working, before, "finish")
+        ended = await working.ended(task)
+        assert (ended.state, ended.losses) == (S.COMPLETED, ()), ended.detail
+        assert ended.sandbox_id == before.sandbox_id
+
+
+async def test_a_sandbox_of_somebodys_own_that_is_seen_again_is_left_alone():
+    async with veiled() as (working, provider):
+        made = await working.plane.admin.post("/v1/sandboxes", {"template": "plain"})
+        place = Workspace(sandbox=made["id"])
+        task = await working.begin({"say": "one"}, workspace=place)
+        await working.ended(task)
+        own = await box(working, made["id"])
+        provider.hidden.add(own.ref)
+        await working.plane.rounds.reconciler.look()
+        assert (await box(working, own.id)).state is SandboxState.FAILED
+        provider.hidden.clear()
+        for _ in range(2):
+            await working.plane.rounds.reconciler.look()
+            await asyncio.sleep(0.3)
+        assert await running(provider) == [own.ref]
+
+
+async def test_a_copy_made_again_keeps_to_the_policy_that_people_have_set(local):
+    made = await local.plane.admin.post("/v1/sandboxes", {"template": "base"})
+    place = Workspace(fork=made["id"])
+    task = await local.begin({"say": "one"}, UNTIL_TOUCHED, workspace=place)
+    before = await said(local, task, "one")
+    rules = {"rules": [{"name": "no removing", "verdict": "deny", "command": "rm **"}]}
+    path = f"/v1/sandboxes/{before.sandbox_id}/policy"
+    assert (await local.plane.admin.call("PUT", path, rules)).status == 200
+    lost = await box(local, before.sandbox_id)
+    await lose(local, before.sandbox_id)
+    now = await in_its_next(local, task, before.sandbox_id)
+    assert (await box(local, now.sandbox_id)).command_policy == lost.command_policy
+    await local.tasks.cancel(local.who, task.id)
+    await local.ended(task)

@@ -116,6 +116,8 @@ class Making:
             identity=wish.identity,
             env={**source.env, **wish.env},
             resources=source.resources.changed(wish.resources),
+            command_policy=wish.command_policy or source.command_policy,
+            hardened=source.hardened if wish.hardened is None else wish.hardened,
             lifetime=source.lifetime.changed(wish.lifetime),
             egress=wish.egress or source.egress,
             ports=wish.ports or source.ports,
@@ -290,6 +292,11 @@ class Making:
             now = self._clock.wall()
 
             def runs(current: SandboxRecord) -> SandboxRecord:
+                if current.provider != record.provider:  # another process has diverted it
+                    raise Conflict(
+                        f"sandbox {current.name} is made on {current.provider} by now",
+                        remediation="ask for it again, with the same key",
+                    )
                 if current.ref == seen.ref.id:
                     return current  # another process was asked for the same, and was quicker
                 return replace(

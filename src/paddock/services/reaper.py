@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from functools import partial
 
 from paddock.domain.errors import Conflict, PaddockError
 from paddock.domain.lifetime import Action, Due, due
@@ -139,7 +138,8 @@ class Reaper:
             detail = ""
             if found.reason is Reason.IDLE:
                 detail = f"no work was seen for {sandbox.lifetime.idle_timeout_s:g} s"
-            still = partial(self._has_stayed_idle, sandbox.id, self._clock.wall())
+            seen_at = self._clock.wall()
+            still = lambda now: self._has_stayed_idle(now.id, seen_at)  # noqa: E731
             only_if = still if found.reason is Reason.IDLE else None
             await self._sandboxes.stop(principal, sandbox.id, found.reason, detail, only_if=only_if)
         elif self._providers.get(sandbox.provider).capabilities.archive:

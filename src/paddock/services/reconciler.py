@@ -121,9 +121,8 @@ class Reconciler:
         elif record.state is SandboxState.DELETING:
             self._go_on(self._sandboxes.delete(principal, record.id), record)
         elif record.state is SandboxState.FAILED:
-            if record.task and seen is not None and seen.state is SandboxState.RUNNING:
-                # It was lost and is seen again: its task goes on elsewhere, or is over.
-                self._go_on(put_out(provider, record), record)
+            if seen is not None and seen.state is SandboxState.RUNNING:
+                await self._see_again(provider, record)
             return
         elif seen is None or seen.state is not record.state:
             record = await self._sandboxes.refresh(principal, record)
@@ -131,6 +130,15 @@ class Reconciler:
             # Whoever woke it may have died over it; or it was only out of reach for a while.
             for first in self._making.wakings:
                 self._go_on(first(record), record)
+
+    async def _see_again(self, provider: Provider, record: SandboxRecord) -> None:
+        """It was lost, and shows once more. Where another has taken its place, nothing is to go on
+        in it; otherwise it is somebody's, and so is what is set aside."""
+        if not record.task or record.quarantine is not None:
+            return
+        task = await self._store.read(lambda tx: tx.tasks.get(ANY_TEAM, record.task))
+        if task is not None and any(each.sandbox_id == record.id for each in task.losses):
+            self._go_on(put_out(provider, record), record)
 
     def _is_abandoned(self, record: SandboxRecord) -> bool:
         """Whether no other process can still be making it."""
@@ -162,6 +170,8 @@ class Reconciler:
             is_here = record.provider == name and not record.is_gone
             if is_here and (record.ref == found.ref.id or self._is_awaited(found)):
                 return  # it has taken the place of the one on record, or may be about to
+            if not record.is_gone and not record.ref:
+                return  # it is not known yet where it is
             _log.info("leftover removed", extra={"id": sandbox_id, "ref": found.ref.id})
             await provider.destroy(found.ref)
             return

@@ -156,7 +156,7 @@ class Sandboxes(Questions):
         reason: Reason = Reason.USER,
         detail: str = "",
         *,
-        only_if: Callable[[], bool] | None = None,
+        only_if: Callable[[SandboxRecord], bool] | None = None,
     ) -> SandboxRecord:
         """`only_if` is asked when nobody else is at it any more."""
         return await self._move(
@@ -250,13 +250,13 @@ class Sandboxes(Questions):
         *,
         action: str,
         why: tuple[Reason | None, str] = (None, ""),
-        only_if: Callable[[], bool] | None = None,
+        only_if: Callable[[SandboxRecord], bool] | None = None,
     ) -> SandboxRecord:
         principal.require(Scope.SANDBOXES_WRITE)
         sandbox = await self._changes.find(principal.team_id, name)
         async with self._changes.alone(sandbox.id):
             sandbox = await self._changes.find(principal.team_id, sandbox.id)
-            if sandbox.state is target or (only_if is not None and not only_if()):
+            if sandbox.state is target or (only_if is not None and not only_if(sandbox)):
                 return sandbox
             if target is SandboxState.RUNNING:
                 check_open(sandbox.quarantine, sandbox.name, principal)

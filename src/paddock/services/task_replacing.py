@@ -72,8 +72,9 @@ class Replacing:
             said[:] = [self._why_not(task, now_lost)]
             return task if said[0] else self._replaced(tx, task, now_lost)
 
-        await self._end_machine(lost)
         await hold.change(change)
+        if not said[0]:
+            await self._end_machine(lost)
         return said[0]
 
     def _why_not(self, task: TaskRecord, lost: SandboxRecord) -> str:

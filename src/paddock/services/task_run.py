@@ -12,7 +12,7 @@ from typing import Any
 from paddock.domain import conversation as talks
 from paddock.domain import vitals as signs
 from paddock.domain.conversation import Conversation, Stage
-from paddock.domain.errors import Conflict, PaddockError
+from paddock.domain.errors import Conflict, NotFound, PaddockError
 from paddock.domain.event import Event, EventKind
 from paddock.domain.reason import Reason
 from paddock.domain.records import SandboxRecord
@@ -80,7 +80,9 @@ class TaskRun:
         self._modes = Modes(clock, workspaces)
         self._reviews = Reviews(clock, workspaces)
         self._replacing = Replacing(clock, providers, self._moves, watching)
-        self._reviving = Reviving(clock, changes, workspaces, watching.config.health)
+        self._reviving = Reviving(
+            clock, changes, workspaces, providers=providers, config=watching.config
+        )
         self._asking = Asking(clock)
         self._endings = Endings(
             clock,
@@ -114,7 +116,7 @@ class TaskRun:
                 if await self._reviving(hold):
                     return
                 raise
-            if await self._replacing.begin_anew(hold):
+            if isinstance(error, NotFound) and await self._replacing.begin_anew(hold):
                 await self._workspaces.discard(hold.task)
             elif not is_lost:
                 await self._endings.fail(hold, error)

@@ -134,11 +134,17 @@ class Workspaces:
             pass  # it says something, at least
         return True
 
-    async def start_anew(self, task: TaskRecord, why: str) -> None:
-        """Its sandbox is stopped, whatever runs in it, and started."""
-        who = task.principal
-        await self._sandboxes.stop(who, task.sandbox_id, Reason.CRASHED, why)
+    async def start_anew(self, task: TaskRecord, why: str) -> bool:
+        """Its sandbox is stopped, whatever runs in it, and started. Not one that somebody has
+        stopped or paused meanwhile; whether it was."""
+        who, runs = task.principal, SandboxState.RUNNING
+        stopped = await self._sandboxes.stop(
+            who, task.sandbox_id, Reason.CRASHED, why, only_if=lambda now: now.state is runs
+        )
+        if (stopped.state, stopped.detail) != (SandboxState.STOPPED, why):
+            return False
         await self._sandboxes.start(who, task.sandbox_id)
+        return True
 
     async def may_pass(self, task: TaskRecord, error: PaddockError) -> bool:
         """Whether that is not the last word: it may be over soon, or its sandbox was lost, which

@@ -45,11 +45,14 @@ async def test_one_kind_of_request_is_not_held_up_by_another(provider, clock):
 @pytest.mark.parametrize("given", [None, math.nan, math.inf, 0.0, -3.0])
 async def test_without_a_time_only_that_sandbox_is_left_alone_for_a_moment(provider, clock, given):
     held = Layered(provider, Hold(clock))
-    provider.script = [LimitExceeded("no more ports", retry_after_s=given)]
+    said = {"remediation": "buy a larger plan", "retry_after_s": given}
+    provider.script = [LimitExceeded("no more ports", **said)]
     for _ in range(3):
         with pytest.raises(LimitExceeded) as refused:
             await use(held, "endpoint", REF, 8080)
-        assert refused.value.retry_after_s == 5.0
+        # It may be for good: nobody is told to try again who was not by the provider.
+        assert refused.value.retry_after_s is None
+        assert refused.value.remediation == "buy a larger plan"
     await use(held, "endpoint", OTHER, 8080)
     assert provider.calls == ["endpoint"] * 2
     clock.advance(5)

@@ -22,7 +22,8 @@ _MOST = 1000
 @dataclass(frozen=True, slots=True)
 class _Limit:
     until: float
-    words: str
+    error: LimitExceeded
+    is_timed: bool
 
 
 class Hold:
@@ -58,14 +59,18 @@ class Hold:
             self._limits = {key: each for key, each in self._limits.items() if each.until > now}
         if len(self._limits) >= _MOST:
             self._limits.clear()
-        limit = _Limit(now + lasts_s, error.message)
+        limit = _Limit(now + lasts_s, error, is_timed)
         self._limits[call.operation, None if is_timed else call.arguments["ref"]] = limit
         return limit
 
     def _told(self, call: Call, limit: _Limit) -> LimitExceeded:
+        """As the provider said it; when to try again only where it has said that, too."""
+        error = limit.error
+        if not limit.is_timed:
+            return type(error)(error.message, remediation=error.remediation)
         left_s = max(0.0, limit.until - self._clock.now())
-        return LimitExceeded(
-            f"provider {call.provider} allows no more requests now: {limit.words}",
+        return type(error)(
+            f"provider {call.provider} allows no more requests now: {error.message}",
             remediation=f"try again in {math.ceil(left_s)} s",
             retry_after_s=left_s,
         )
