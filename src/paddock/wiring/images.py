@@ -43,7 +43,11 @@ async def of_user(
 
 @asynccontextmanager
 async def from_store(
-    docker: DockerConfig, config: LocalConfig, progress: Progress, *, egress: EgressConfig
+    docker: DockerConfig,
+    config: LocalConfig,
+    progress: Progress,
+    *,
+    egress: EgressConfig | None = None,
 ) -> AsyncIterator[Stock]:
     """For root. Built on first use. Only set-up commands need the whole local provider for it; its
     gateway is the one that is there, and stays set as it is."""
