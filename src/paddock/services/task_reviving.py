@@ -35,14 +35,14 @@ class Reviving:
         workspaces: Workspaces,
         *,
         providers: Providers,
-        config: TasksConfig,
+        rules: TasksConfig,
     ) -> None:
         self._clock = clock
         self._changes = changes
         self._workspaces = workspaces
         self._providers = providers
-        self._config = config
-        self._health = config.health
+        self._config = rules
+        self._health = rules.health
 
     async def __call__(self, hold: Hold) -> bool:
         """Whether something was done about it, so that the task is worth another try at once."""

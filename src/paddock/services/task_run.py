@@ -80,9 +80,8 @@ class TaskRun:
         self._modes = Modes(clock, workspaces)
         self._reviews = Reviews(clock, workspaces)
         self._replacing = Replacing(clock, providers, self._moves, watching)
-        self._reviving = Reviving(
-            clock, changes, workspaces, providers=providers, config=watching.config
-        )
+        rules = watching.config
+        self._reviving = Reviving(clock, changes, workspaces, providers=providers, rules=rules)
         self._asking = Asking(clock)
         self._endings = Endings(
             clock,
@@ -90,7 +89,7 @@ class TaskRun:
             workspaces,
             moves=self._moves,
             modes=self._modes,
-            force_s=watching.config.health.force_s,
+            force_s=rules.health.force_s,
         )
         self.give_up = self._endings.give_up
         self._desks = desks
