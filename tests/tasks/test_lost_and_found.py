@@ -26,7 +26,15 @@ from paddock.testing.reference import ReferenceProvider
 from tests.control_plane import disposable
 from tests.engines import local_config
 from tests.tasks.conftest import SETTINGS, Working, at_work, on_local, operator
-from tests.tasks.test_replaced import UNTIL_TOUCHED, in_its_next, lose, said, set_to, touch
+from tests.tasks.test_replaced import (
+    UNTIL_TOUCHED,
+    in_its_next,
+    lose,
+    lost_twice,
+    said,
+    set_to,
+    touch,
+)
 
 S = TaskState
 
@@ -133,13 +141,7 @@ async def running(provider):
 async def resting(opened):
     """A task that has lost its second sandbox, and waits until it may have a third."""
     async with opened as working:
-        task = await working.begin({"say": "one"}, {"sleep": 600})
-        first = await said(working, task, "one")
-        await lose(working, first.sandbox_id)
-        second = await in_its_next(working, task, first.sandbox_id)
-        await said(working, task, "one", times=2)
-        await lose(working, second.sandbox_id)
-        yield working, second
+        yield working, await lost_twice(working)
 
 
 RESTS = replace(SETTINGS.tasks.health, restart_cooldown_s=3.0)
@@ -166,12 +168,7 @@ async def test_what_is_set_aside_while_its_task_rests_is_not_replaced():
 async def test_a_deadline_that_passes_while_it_rests_says_so():
     health = replace(SETTINGS.tasks.health, restart_cooldown_s=600.0)
     async with set_to(health=health) as working:
-        task = await working.begin({"say": "one"}, {"sleep": 600}, timeout_s=8.0)
-        first = await said(working, task, "one")
-        await lose(working, first.sandbox_id)
-        second = await in_its_next(working, task, first.sandbox_id)
-        await said(working, task, "one", times=2)
-        await lose(working, second.sandbox_id)
+        task = await lost_twice(working, timeout_s=8.0)
         ended = await working.ended(task)
         assert (ended.state, ended.reason) == (S.FAILED, Reason.DEADLINE)
         assert "could go on in another sandbox" in ended.detail

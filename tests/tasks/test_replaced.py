@@ -75,6 +75,17 @@ async def in_its_next(working, task, lost):
     )
 
 
+async def lost_twice(working, **more):
+    """A task whose second sandbox was lost as well, as it was in that."""
+    task = await working.begin({"say": "one"}, {"sleep": 600}, **more)
+    first = await said(working, task, "one")
+    await lose(working, first.sandbox_id)
+    second = await in_its_next(working, task, first.sandbox_id)
+    await said(working, task, "one", times=2)
+    await lose(working, second.sandbox_id)
+    return second
+
+
 APPROVE = json.dumps({"verdict": "approve", "findings": []})
 UNTIL_TOUCHED = {"run": "until [ -e finish ]; do sleep 0.05; done"}
 
@@ -222,12 +233,7 @@ async def test_one_that_was_set_aside_is_not_replaced(local):
 async def test_after_so_many_restarts_within_an_hour_nothing_takes_its_place():
     health = replace(SETTINGS.tasks.health, restarts_per_hour=1)
     async with set_to(health=health) as working:
-        task = await working.begin({"say": "one"}, {"sleep": 600})
-        before = await said(working, task, "one")
-        await lose(working, before.sandbox_id)
-        now = await in_its_next(working, task, before.sandbox_id)
-        await said(working, task, "one", times=2)
-        await lose(working, now.sandbox_id)
+        task = await lost_twice(working)
         ended = await working.ended(task)
         assert ended.state is S.FAILED
         assert ended.reason in GONE
@@ -239,12 +245,7 @@ async def test_after_so_many_restarts_within_an_hour_nothing_takes_its_place():
 async def test_it_rests_before_another_takes_its_place_and_can_be_cancelled_meanwhile():
     health = replace(SETTINGS.tasks.health, restart_cooldown_s=600.0)
     async with set_to(health=health) as working:
-        task = await working.begin({"say": "one"}, {"sleep": 600})
-        before = await said(working, task, "one")
-        await lose(working, before.sandbox_id)
-        now = await in_its_next(working, task, before.sandbox_id)
-        await said(working, task, "one", times=2)
-        await lose(working, now.sandbox_id)
+        task = now = await lost_twice(working)
         await asyncio.sleep(1.0)
         assert (await working.get(task)).sandbox_id == now.sandbox_id
         await working.tasks.cancel(working.who, task.id)

@@ -11,11 +11,9 @@ from typing import Any
 
 from paddock.domain.errors import PaddockError
 from paddock.domain.reason import Reason
-from paddock.domain.records import SandboxRecord
 from paddock.domain.task import Phase, TaskRecord, TaskState
 from paddock.domain.task_course import Next, Step, regardless
 from paddock.ports.clock import Clock
-from paddock.services.changes import Changes
 from paddock.services.task_checks import result_of
 from paddock.services.task_hold import Hold
 from paddock.services.task_judging import last_found
@@ -33,7 +31,6 @@ class Endings:
     def __init__(
         self,
         clock: Clock,
-        changes: Changes,
         workspaces: Workspaces,
         *,
         moves: Moves,
@@ -42,7 +39,6 @@ class Endings:
     ) -> None:
         self._clock = clock
         self._force_s = force_s
-        self._changes = changes
         self._workspaces = workspaces
         self._moves = moves
         self._modes = modes
@@ -64,7 +60,7 @@ class Endings:
         task = await hold.refresh()
         if task.is_cancelled:
             return await self.cancel(hold)
-        sandbox, reason = await self.sandbox(task), reason_of(error)
+        sandbox, reason = await self._workspaces.sandbox(task), reason_of(error)
         if sandbox is not None and sandbox.state in LOST:
             reason = sandbox.reason or Reason.PROVIDER_LOST
         await self._end_agent(task)
@@ -99,17 +95,8 @@ class Endings:
 
     async def put_back(self, hold: Hold) -> None:
         """What its agent was not to change."""
-        if hold.task.directory and not await self.is_lost(hold.task):
+        if hold.task.directory and not await self._workspaces.is_lost(hold.task):
             await self._modes.keep(hold)
-
-    async def is_lost(self, task: TaskRecord) -> bool:
-        sandbox = await self.sandbox(task)
-        return sandbox is not None and sandbox.state in LOST
-
-    async def sandbox(self, task: TaskRecord) -> SandboxRecord | None:
-        if not task.sandbox_id:
-            return None
-        return await self._changes.find(task.team_id, task.sandbox_id)
 
     async def _finish(self, hold: Hold, following: Next) -> None:
         states = {Step.COMPLETE: TaskState.COMPLETED, Step.CANCEL: TaskState.CANCELLED}
@@ -127,7 +114,7 @@ class Endings:
                     files = [asdict(each) for each in await replace(tree, after=commit).changes()]
                     return {"commit": commit, "files": files, "unseen": unread}
             except PaddockError as error:
-                is_lost = await self.is_lost(hold.task)
+                is_lost = await self._workspaces.is_lost(hold.task)
                 if is_needed if is_lost else error.passes:
                     raise
                 return {"unseen": error.message}

@@ -51,7 +51,7 @@ class Modes:
                 files, unread = await tree.drift(mark)
                 kept = await tree.revert(mark) if files or unread else ""
         except PaddockError as error:
-            if await self._workspaces.may_pass(task, error):
+            if error.passes or await self._workspaces.is_lost(task):
                 raise
             return {"files": [], "kept": "", "unseen": error.message}
         return {"files": files[:_MOST], "kept": kept, "unseen": unread}

@@ -22,7 +22,9 @@ from paddock.services.verbs import ref_of
 
 _log = logging.getLogger(__name__)
 _LOOKS = 2
+"""A single one may have been unlucky."""
 _LATELY = 5
+"""Times as long as it takes to be gone."""
 
 
 class Reviving:
@@ -31,18 +33,18 @@ class Reviving:
     def __init__(
         self,
         clock: Clock,
-        changes: Changes,
         workspaces: Workspaces,
-        *,
         providers: Providers,
-        rules: TasksConfig,
+        *,
+        changes: Changes,
+        config: TasksConfig,
     ) -> None:
         self._clock = clock
         self._changes = changes
         self._workspaces = workspaces
         self._providers = providers
-        self._config = rules
-        self._health = rules.health
+        self._config = config
+        self._health = config.health
 
     async def __call__(self, hold: Hold) -> bool:
         """Whether something was done about it, so that the task is worth another try at once."""

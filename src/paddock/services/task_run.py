@@ -80,16 +80,15 @@ class TaskRun:
         self._modes = Modes(clock, workspaces)
         self._reviews = Reviews(clock, workspaces)
         self._replacing = Replacing(clock, providers, self._moves, watching)
-        rules = watching.config
-        self._reviving = Reviving(clock, changes, workspaces, providers=providers, rules=rules)
+        config = watching.config
+        self._reviving = Reviving(clock, workspaces, providers, changes=changes, config=config)
         self._asking = Asking(clock)
         self._endings = Endings(
             clock,
-            changes,
             workspaces,
             moves=self._moves,
             modes=self._modes,
-            force_s=rules.health.force_s,
+            force_s=config.health.force_s,
         )
         self.give_up = self._endings.give_up
         self._desks = desks
@@ -110,7 +109,7 @@ class TaskRun:
         except GivenUp as end:
             await self._moves.finish(hold, TaskState.FAILED, end.reason, end.why)
         except PaddockError as error:
-            is_lost = await self._endings.is_lost(hold.task)
+            is_lost = await self._workspaces.is_lost(hold.task)
             if error.passes and not is_lost:
                 if await self._reviving(hold):
                     return
@@ -129,7 +128,7 @@ class TaskRun:
             try:
                 return await self._go(hold)
             except Conflict:
-                sandbox = await self._endings.sandbox(hold.task)
+                sandbox = await self._workspaces.sandbox(hold.task)
                 if sandbox is None or sandbox.state not in ASLEEP or sandbox.reason is Reason.USER:
                     raise
                 await self._workspaces.wake(hold.task)

@@ -20,9 +20,11 @@ from paddock.domain.team import Principal
 from paddock.domain.volume import MountWish
 from paddock.guest_client import Guest
 from paddock.ports.store import Page, SandboxFilter
+from paddock.services.changes import Changes
 from paddock.services.inside import Entered, Inside
 from paddock.services.sandboxes import Amendment, Sandboxes
 from paddock.services.spending import TASK
+from paddock.services.system import system
 from paddock.services.task_masks import Masks
 from paddock.services.task_tree import Tree
 from paddock.services.task_trees import Trees
@@ -50,8 +52,11 @@ class Place:
 class Workspaces:
     """They are made once per task, whoever asks and how often."""
 
-    def __init__(self, sandboxes: Sandboxes, inside: Inside, masks: Masks, trees: Trees) -> None:
+    def __init__(
+        self, sandboxes: Sandboxes, inside: Inside, masks: Masks, trees: Trees, *, changes: Changes
+    ) -> None:
         self._sandboxes = sandboxes
+        self._changes = changes
         self._inside = inside
         self.masks = masks
         self.trees = trees
@@ -137,24 +142,24 @@ class Workspaces:
     async def start_anew(self, task: TaskRecord, why: str) -> bool:
         """Its sandbox is stopped, whatever runs in it, and started. Not one that somebody has
         stopped or paused meanwhile; whether it was."""
-        who, runs = task.principal, SandboxState.RUNNING
+        nobody = system(task.team_id, "tasks")
         stopped = await self._sandboxes.stop(
-            who, task.sandbox_id, Reason.CRASHED, why, only_if=lambda now: now.state is runs
+            nobody, task.sandbox_id, Reason.CRASHED, why, only_if=_is_at_work
         )
         if (stopped.state, stopped.detail) != (SandboxState.STOPPED, why):
             return False
-        await self._sandboxes.start(who, task.sandbox_id)
+        await self.wake(task)
         return True
 
-    async def may_pass(self, task: TaskRecord, error: PaddockError) -> bool:
-        """Whether that is not the last word: it may be over soon, or its sandbox was lost, which
-        whoever moves the task on sees to."""
-        return error.passes or await self.is_lost(task)
-
     async def is_lost(self, task: TaskRecord) -> bool:
+        sandbox = await self.sandbox(task)
+        return sandbox is not None and sandbox.state in LOST
+
+    async def sandbox(self, task: TaskRecord) -> SandboxRecord | None:
+        """As it is on record, whatever whom the task acts for may still see of it."""
         if not task.sandbox_id:
-            return False
-        return (await self._sandboxes.get(task.principal, task.sandbox_id)).state in LOST
+            return None
+        return await self._changes.find(task.team_id, task.sandbox_id)
 
     async def prepare(self, task: TaskRecord) -> Place:
         """The directory is there, and nothing of the task runs in it."""
@@ -204,7 +209,7 @@ class Workspaces:
             try:
                 commit = await tree.keep("before")
             except PaddockError as error:
-                if await self.may_pass(task, error):
+                if error.passes or await self.is_lost(task):
                     raise
                 told = {"task": task.id, "why": error.message}
                 _log.warning("no checkpoint, so neither diff nor revert", extra=told)
@@ -212,6 +217,10 @@ class Workspaces:
             with suppress(PaddockError):  # it is none of this task's business
                 await self.trees.tidy(tree.guest)
             return commit
+
+
+def _is_at_work(sandbox: SandboxRecord) -> bool:
+    return sandbox.state is SandboxState.RUNNING and sandbox.quarantine is None
 
 
 def _wished(task: TaskRecord, wanted: Workspace) -> Wish:

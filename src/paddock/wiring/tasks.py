@@ -94,7 +94,7 @@ def tasks_of(parts: Parts, config: TasksConfig, agents: Agents) -> TaskParts:
     given = _settings(parts, agents)
     masks = Masks(parts.broker.inside, parts.broker.lend)
     trees = Trees(store, parts.inside)
-    workspaces = Workspaces(parts.sandboxes, parts.inside, masks, trees)
+    workspaces = Workspaces(parts.sandboxes, parts.inside, masks, trees, changes=parts.changes)
     wakes = Wakes()
     care = care_of(parts, workspaces)
     rules, policy = rules_of(config.guardian)
