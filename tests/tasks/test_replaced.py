@@ -389,6 +389,9 @@ async def test_lost_twice_it_goes_back_to_the_same_snapshot(local):
     kept = await local.plane.services.snapshots.take(local.who, before.sandbox_id, Capture())
     await lose(local, before.sandbox_id)
     second = await in_its_next(local, task, before.sandbox_id)
+    async with asyncio.timeout(60):  # its agent is at work there, with its session
+        while len(await local.events(task, "agent.started")) < 2:
+            await asyncio.sleep(0.02)
     await lose(local, second.sandbox_id)
     third = await local.until(
         task,
