@@ -1,6 +1,6 @@
 # Every target does its own set-up, once. `make help` lists them.
 
-.PHONY: help up test test-slow check format lint types imports bench capabilities docs fmt setup clean
+.PHONY: help up quick test test-slow soak check format lint types imports bench capabilities durations docs fmt setup clean
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport VIRTUAL_ENV
 
 BIN    := .venv/bin
-PYTEST := scripts/as-root.sh $(BIN)/python -m pytest
+TESTS  := $(BIN)/python -m tests.harness
 CODE   := src tests scripts bench
 
 # What to make ready: `make SETUP=python test` leaves the system packages alone.
@@ -23,15 +23,24 @@ up: ## look at this machine, then start the control plane; ARGS="--port 8080" an
 	@scripts/as-root.sh $(BIN)/paddock doctor
 	@PATH="$(CURDIR)/$(BIN):$$PATH" exec scripts/as-root.sh $(BIN)/paddock up $(ARGS)
 
-test: ## all tests but the slow ones, in parallel
-	$(call ready,test)
-	@$(PYTEST) -n auto --dist loadscope -m 'not slow' $(ARGS)
+quick: ## fast tests, and those of changed modules; no root, no system packages (target 90 s)
+	$(call ready,python)
+	@$(TESTS) quick $(ARGS)
 
-test-slow: ## the slow tests, one after the other, because they look at the whole machine
+test: ## everything a change can break (25 min on two busy cores; target 10)
 	$(call ready,test)
-	@$(PYTEST) -m slow $(ARGS)
+	@scripts/as-root.sh $(TESTS) test $(ARGS)
 
-check: format lint types imports test $(if $(CI_SHORT),,test-slow) ## what CI runs; CI_SHORT=1 leaves test-slow out
+test-slow: ## complete engines, real agents, crashes (18 min on two busy cores; target 10)
+	$(call ready,test)
+	@scripts/as-root.sh $(TESTS) slow $(ARGS)
+
+soak: ## chaos, every fault step, Podman, random examples (an hour or more; not in CI)
+	$(call ready,soak)
+	@PADDOCK_TEST_RANDOM=1 scripts/as-root.sh $(TESTS) soak $(ARGS)
+
+check: format lint types imports test $(if $(CI_SHORT),,test-slow) ## what CI runs (never timed whole; target 25 min); CI_SHORT=1 leaves test-slow out
+	@$(if $(CI_SHORT),,$(BIN)/python scripts/capabilities.py --check)
 
 format: ## is everything formatted?
 	$(call ready,python)
@@ -50,11 +59,15 @@ imports: ## do imports point downwards only?
 	$(call ready,python)
 	@$(BIN)/lint-imports
 
-bench: ## measure against the Docker engine; writes build/bench.json
+bench: ## measure against the Docker engine; ARGS="create exec" measures rows with such names only
 	$(call ready,test)
 	@scripts/as-root.sh $(BIN)/python -m bench $(ARGS)
 
-capabilities: ## write docs/reference/capabilities.md from the tests' markers
+durations: ## remember how long test modules take, from the last runs; orders the next ones
+	$(call ready,python)
+	@$(TESTS) durations
+
+capabilities: ## write docs/reference/capabilities.md from the last complete test runs
 	$(call ready,python)
 	@$(BIN)/python scripts/capabilities.py
 
@@ -71,5 +84,4 @@ setup: ## install what up, test and bench need
 	$(call ready,test)
 
 clean: ## remove what was built; .venv stays
-	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find src tests scripts bench -name __pycache__ -prune -exec rm -rf {} +
+	@scripts/clean.sh

@@ -1,256 +1,47 @@
-"""Measure, print the table, write build/bench.json. Exit code 0 also when a target is missed."""
+"""Measure, print rows, write build/bench.json: python -m bench [WORD...]
 
-import asyncio
-import contextlib
-import shutil
-import sys
-import tempfile
-import time
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-from bench import docker, egress, packed, preview, rows, server, tasks
-from paddock.adapters.providers.local.config import LocalConfig
-from paddock.adapters.providers.local.provider import LocalProvider
-from paddock.adapters.providers.local.storage import unmount_pool
-from paddock.guest_client import Guest
-from paddock.ports.provider import Observation, SandboxSpec
-
-REPOSITORY = Path(__file__).parents[1]
-SPEC = SandboxSpec(template="base")
-
-
-async def first_output(provider: LocalProvider, key: str) -> Observation:
-    """Create a sandbox and read its first command's output."""
-    seen = await provider.create(key, SPEC)
-    async with Guest(await provider.guest(seen.ref)) as guest:
-        result = await guest.exec(["/bin/echo", "hello"])
-        assert result.stdout == b"hello\n"
-    return seen
-
-
-async def destroy_all(provider: LocalProvider) -> None:
-    refs = [seen.ref async for seen in provider.find({})]
-    for ref in refs:
-        await provider.destroy(ref)
-
-
-async def measure_creates(provider: LocalProvider, engine: docker.Engine) -> list[rows.Row]:
-    async def cold(number: int) -> float:
-        return await rows.timed(lambda: first_output(provider, f"cold-{number}"))
-
-    async def by_docker(_: int) -> float:
-        return await rows.timed(engine.run_once)
-
-    await cold(-1)
-    await by_docker(-1)
-    cold_ms = await rows.median(15, cold)
-    docker_ms = await rows.median(9, by_docker)
-    await destroy_all(provider)
-
-    await provider.keep_warm("base", 16)
-    await provider.warmed()
-
-    async def warm(number: int) -> float:
-        return await rows.timed(lambda: first_output(provider, f"warm-{number}"))
-
-    warm_ms = await rows.median(12, warm)
-    await provider.warmed()
-    await provider.keep_warm("base", 0)
-    await provider.warmed()
-    await destroy_all(provider)
-    return [
-        rows.fraction("create to first output, warm pool (docker run)", warm_ms, docker_ms, 20),
-        rows.fraction("create to first output, cold (docker run)", cold_ms, docker_ms, 6),
-    ]
-
-
-async def measure_burst(provider: LocalProvider) -> list[rows.Row]:
-    await provider.keep_warm("base", 100)
-    await provider.warmed()
-    times: list[float] = []
-
-    async def one(number: int) -> None:
-        times.append(await rows.timed(lambda: first_output(provider, f"burst-{number}")))
-
-    await asyncio.gather(*(one(number) for number in range(100)))
-    await provider.keep_warm("base", 0)
-    await provider.warmed()
-    await destroy_all(provider)
-    assert len(times) == 100
-    return [rows.at_most("100 creates at once, pool of 100, p50", sorted(times)[50], 350, "ms")]
-
-
-async def measure_rate(provider: LocalProvider, engine: docker.Engine) -> list[rows.Row]:
-    async def ours(number: int) -> None:
-        await first_output(provider, f"rate-{number}")
-
-    async def theirs(_: int) -> None:
-        await engine.run_once()
-
-    ours_rate = await _rate(ours, 64, 8)
-    docker_rate = await _rate(theirs, 16, 8)
-    await destroy_all(provider)
-    name = "creates per second, 8 in parallel, no pool (docker run)"
-    return [rows.at_least(name, ours_rate, 60, "/s", docker_rate)]
-
-
-async def _rate(work: object, total: int, workers: int) -> float:
-    numbers = iter(range(total))
-
-    async def worker() -> None:
-        for number in numbers:
-            await work(number)  # type: ignore[operator]
-
-    start = time.perf_counter()
-    await asyncio.gather(*(worker() for _ in range(workers)))
-    return total / (time.perf_counter() - start)
-
-
-async def measure_exec(provider: LocalProvider, engine: docker.Engine) -> list[rows.Row]:
-    seen = await provider.create("exec", SPEC)
-    container = await engine.start_idle("exec")
-    async with Guest(await provider.guest(seen.ref)) as guest:
-
-        async def ours(_: int) -> None:
-            assert (await guest.exec(["true"])).exit_code == 0
-
-        async def theirs(_: int) -> None:
-            await engine.exec_true(container)
-
-        await ours(0)
-        await theirs(0)
-        ours_ms = await rows.median(200, lambda n: rows.timed(lambda: ours(n)))
-        docker_ms = await rows.median(20, lambda n: rows.timed(lambda: theirs(n)))
-        ours_rate = max([await _rate(ours, 800, 16) for _ in range(3)])
-        docker_rate = await _rate(theirs, 64, 16)
-    await destroy_all(provider)
-    return [
-        rows.fraction("exec of `true`, p50 (Docker API exec)", ours_ms, docker_ms, 15),
-        rows.at_least(
-            "exec per second, 16 clients (Docker API exec)", ours_rate, 800, "/s", docker_rate
-        ),
-    ]
-
-
-FILES = """
-import os
-for directory in range(50):
-    os.makedirs(f"/home/user/tree/{directory}")
-    for file in range(100):
-        with open(f"/home/user/tree/{directory}/{file}", "wb") as out:
-            out.write(os.urandom(20480))
+Words choose rows by their names. Exit code 0 also when a target is missed.
 """
 
+import asyncio
+import sys
+from pathlib import Path
 
-async def measure_fork(provider: LocalProvider) -> list[rows.Row]:
-    seen = await provider.create("fork", SPEC)
-    clean_ms: list[float] = []
-    dirty_ms: list[float] = []
-    copy_ms: list[float] = []
-    async with Guest(await provider.guest(seen.ref)) as guest:
-        result = await guest.exec(["python3", "-c", FILES], timeout=120)
-        assert result.exit_code == 0, result.stderr
-        await _sync()
-        volume = provider._life.volume(seen.ref.id)
-        for number in range(5):
-            # The disk part alone, as `cp -a` is: freeze, copy, thaw.
-            clean_ms.append(
-                await rows.timed(lambda n=number: provider.snapshot(seen.ref, f"clean-{n}"))
-            )
-        for number in range(5):
-            touch = "for i in $(seq 100); do echo $RANDOM > /home/user/tree/1/$i; done"
-            await guest.exec(["bash", "-c", touch])
-            dirty_ms.append(
-                await rows.timed(lambda n=number: provider.snapshot(seen.ref, f"dirty-{n}"))
-            )
-        for number in range(3):
-            target = Path(tempfile.mkdtemp(prefix="paddock-bench-copy-", dir=volume.parents[1]))
-            await _sync()
-            copy_ms.append(await rows.timed(lambda t=target: _copy(volume / "upper", t)))
-            shutil.rmtree(target)
-        fork_ms = [
-            await rows.timed(lambda n=number: provider.fork(seen.ref, f"f-{n}", SandboxSpec()))
-            for number in range(5)
-        ]
-    async for snapshot in provider.snapshots():
-        await provider.delete_snapshot(snapshot.ref)
-    await destroy_all(provider)
-    copied = sorted(copy_ms)[1]
-    clean, dirty, fork = sorted(clean_ms)[2], sorted(dirty_ms)[2], sorted(fork_ms)[2]
-    name = "100 MB / 5,000 files, running"
-    return [
-        rows.fraction(f"copy of the disk, {name}, clean (cp -a)", clean, copied, 20),
-        rows.fraction(f"copy of the disk, {name}, 100 dirty (cp -a)", dirty, copied, 20),
-        rows.fraction(f"fork to a running sandbox, {name} (cp -a)", fork, copied, 20),
-    ]
+from bench import egress, local, packed, pages, preview, rows, server, tasks
+from bench.measurements import UnknownRow, run, select
+
+RESULTS = Path(__file__).parents[1] / "build" / "bench.json"
+STAGES = (
+    *local.STAGES,
+    *packed.STAGES,
+    *server.STAGES,
+    *pages.STAGES,
+    *preview.STAGES,
+    *egress.STAGES,
+    *tasks.STAGES,
+)
 
 
-async def _sync() -> None:
-    process = await asyncio.create_subprocess_exec("sync")
-    await process.wait()
-
-
-async def _copy(source: Path, target: Path) -> None:
-    process = await asyncio.create_subprocess_exec("cp", "-a", str(source), str(target))
-    assert await process.wait() == 0
-
-
-async def measure_memory(provider: LocalProvider, engine: docker.Engine) -> list[rows.Row]:
-    count = 50
-    for number in range(count):
-        await provider.create(f"idle-{number}", SPEC)
-    pids = [
-        pid
-        async for seen in provider.find({})
-        for pid in provider._life.machines.cgroup(seen.ref.id).pids()
-    ]
-    ours = sum(docker.pss_kib(pid) for pid in pids) / count / 1024
-    container = await engine.start_idle("idle")
-    theirs = await engine.shim_pss_kib(container) / 1024
-    await destroy_all(provider)
-    name = f"idle sandbox, memory (PSS), joined guest, {count} of them"
-    row = rows.at_most(name, ours, 4, "MB")
-    return [rows.Row(row.name, ours, theirs, "MB", ours / theirs, row.target, row.met)]
-
-
-@contextlib.asynccontextmanager
-async def installation() -> AsyncIterator[LocalProvider]:
-    """A data directory of its own; the template comes from the cache that the tests use too."""
-    home = Path(tempfile.mkdtemp(prefix="paddock-bench-", dir="/var/tmp"))
-    provider = await LocalProvider.open(
-        LocalConfig(data_dir=home / "data", template_cache=REPOSITORY / "build" / "templates")
-    )
+def main() -> int:
     try:
-        yield provider
-    finally:
-        await destroy_all(provider)
-        await provider.aclose()
-        unmount_pool(home / "data")
-        shutil.rmtree(home, ignore_errors=True)
-
-
-async def main() -> None:
+        chosen = select(STAGES, sys.argv[1:])
+    except UnknownRow as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
     measured: list[rows.Row] = []
-    async with installation() as provider:
-        first = await provider.create("first", SPEC)
-        record = provider._life.records.read(first.ref.id)
-        assert record is not None
-        lower = Path(record.lower)
-        await provider.destroy(first.ref)
-        async with docker.engine(lower) as engine:
-            for measure in (measure_creates, measure_rate, measure_exec, measure_memory):
-                measured += await measure(provider, engine)
-            through_http = await server.measure(engine)
-        measured += await measure_burst(provider)
-        measured += await measure_fork(provider)
-    measured += await packed.measure()
-    measured += through_http
-    measured += await preview.measure()
-    measured += await egress.measure()
-    measured += await tasks.measure()
-    sys.stdout.write(rows.report(measured, REPOSITORY / "build" / "bench.json") + "\n")
+
+    def report(row: rows.Row) -> None:
+        measured.append(row)
+        print(row.line, flush=True)
+        rows.write(measured, RESULTS)
+
+    def tell(text: str) -> None:
+        print(f"… {text}", file=sys.stderr, flush=True)
+
+    print(rows.HEAD, flush=True)
+    asyncio.run(run(chosen, tell, report))
+    return 0
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    sys.exit(main())

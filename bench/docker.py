@@ -13,16 +13,21 @@ from pathlib import Path
 
 import aiohttp
 
+from bench import rows
+
 IMAGE = "paddock-bench"
 LIMITS = ("--memory", "1g", "--cpus", "1", "--pids-limit", "1024", "--network", "none")
 
 
 @dataclass
 class Engine:
-    """A private daemon and a client of its API."""
+    """A private daemon and a client of its API. Baselines are measured when first asked for."""
 
     socket: Path
     session: aiohttp.ClientSession
+    _idle: str = ""
+    _run_ms: float = 0.0
+    _exec_ms: float = 0.0
 
     async def cli(self, *arguments: str) -> str:
         process = await asyncio.create_subprocess_exec(
@@ -38,8 +43,28 @@ class Engine:
     async def run_once(self) -> None:
         await self.cli("run", "--rm", *LIMITS, IMAGE, "/bin/echo", "hello")
 
-    async def start_idle(self, name: str) -> str:
-        return await self.cli("run", "-d", "--name", name, *LIMITS, IMAGE, "sleep", "3600")
+    async def run_ms(self) -> float:
+        """How long a container takes to its first output, in the middle."""
+        if not self._run_ms:
+            await self.run_once()
+            self._run_ms = await rows.median(9, lambda _: rows.timed(self.run_once))
+        return self._run_ms
+
+    async def idle(self) -> str:
+        """A container that does nothing."""
+        if not self._idle:
+            self._idle = await self.cli("run", "-d", *LIMITS, IMAGE, "sleep", "3600")
+        return self._idle
+
+    async def exec_ms(self) -> float:
+        """How long a command in a running container takes, in the middle."""
+        if not self._exec_ms:
+            container = await self.idle()
+            await self.exec_true(container)
+            self._exec_ms = await rows.median(
+                20, lambda _: rows.timed(lambda: self.exec_true(container))
+            )
+        return self._exec_ms
 
     async def exec_true(self, container: str) -> None:
         async with self.session.post(
@@ -83,6 +108,9 @@ async def engine(root_file_system: Path) -> AsyncIterator[Engine]:
                 f"--exec-root={home}/exec",
                 f"--pidfile={home}/pid",
                 "--bridge=none",
+                # Where the host's containerd runs, dockerd uses it.
+                "--containerd-namespace=paddock-bench",
+                "--containerd-plugins-namespace=paddock-bench-plugins",
             ],
             stdout=log,
             stderr=log,

@@ -2,18 +2,19 @@
 
 import asyncio
 import contextlib
-import os
 import random
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.harness.disk import TEMPLATES
+
 from bench import rows
+from bench.measurements import Missing, Stage, measures
 from paddock.adapters.egress.config import EgressConfig
 from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.provider import LocalProvider
@@ -24,12 +25,12 @@ from paddock.ports.egress import Credential
 from paddock.ports.provider import Observation, SandboxSpec
 from paddock.testing.conformance.outside import spare_addresses
 
-CACHE = Path(os.environ.get("PADDOCK_TEST_CACHE", "build/templates"))
 _NAME = "upstream.example"
 _ROUNDS = 5
 _MIB = 256
 _GETS = 200
 _MANY = 200
+Setup = tuple[LocalProvider, str]
 _LISTED = EgressPolicy(NetworkMode.ALLOWLIST, (SourcedRule(_NAME),))
 
 _NGINX = """
@@ -92,29 +93,30 @@ _BOUND = Credential(
 )
 
 
-async def measure() -> list[rows.Row]:
-    """Nothing, and a word about it on stderr, where nginx is missing."""
+@asynccontextmanager
+async def upstream() -> AsyncIterator[Setup]:
+    """A provider, and the address of a web server that its gateway knows by name."""
     if shutil.which("nginx", path="/usr/sbin:/usr/bin") is None:
-        sys.stderr.write("not measured: egress needs nginx\n")
-        return []
+        raise Missing("egress needs nginx")
     with _home() as home, _upstream(home) as address:
-        config = LocalConfig(data_dir=home / "data", template_cache=CACHE, pool_size_mib=16384)
+        config = LocalConfig(data_dir=home / "data", template_cache=TEMPLATES, pool_size_mib=16384)
         certificate = str(home / "certificate")
         egress = EgressConfig(hosts={_NAME: address}, certificates=certificate)
         provider = await LocalProvider.open(config, egress=egress)
         try:
             await provider.prepare("base")
-            return [
-                *await _compared(provider, address),
-                *await _bound(provider, address),
-                *await _crowded(provider),
-            ]
+            yield provider, address
         finally:
             await provider.aclose()
             unmount_pool(config.data_dir)
 
 
-async def _compared(provider: LocalProvider, address: str) -> list[rows.Row]:
+@measures(
+    "egress, one connection, 256 MiB (open)",
+    "egress, small GET, new connection, added p50",
+)
+async def compared(setup: Setup) -> list[rows.Row]:
+    provider, address = setup
     async with _sandbox(provider, _LISTED) as listed, _sandbox(provider, OPEN) as opened:
         seen = [
             (await _load(provider, listed, _NAME), await _load(provider, opened, address))
@@ -124,13 +126,18 @@ async def _compared(provider: LocalProvider, address: str) -> list[rows.Row]:
     direct = [statistics.median(each[1][n] for each in seen) for n in (0, 1)]
     added = ours[0] - direct[0]
     return [
-        rows.at_least("egress, one connection, 256 MiB (open)", ours[1], 200, "MB/s", direct[1]),
-        rows.at_most("egress, small GET, new connection, added p50", added, 3, "ms"),
+        rows.at_least(ours[1], 200, "MB/s", direct[1]),
+        rows.at_most(added, 3, "ms"),
     ]
 
 
-async def _bound(provider: LocalProvider, address: str) -> list[rows.Row]:
+@measures(
+    "egress to a bound host, one connection, 256 MiB (open)",
+    "egress to a bound host, small GET, added p50",
+)
+async def bound_host(setup: Setup) -> list[rows.Row]:
     """To a host that a secret is bound to: TLS is looked into, and answers are looked at."""
+    provider, address = setup
     async with _sandbox(provider, _LISTED) as bound, _sandbox(provider, OPEN) as opened:
         await provider.gateway.give(bound.ref.id, "bench", [_BOUND])
         seen = [
@@ -142,16 +149,21 @@ async def _bound(provider: LocalProvider, address: str) -> list[rows.Row]:
         ]
     ours = [statistics.median(each[0][n] for each in seen) for n in (0, 1)]
     direct = [statistics.median(each[1][n] for each in seen) for n in (0, 1)]
-    name = "egress to a bound host, one connection, 256 MiB (open)"
     added = ours[0] - direct[0]
     return [
-        rows.at_least(name, ours[1], 200, "MB/s", direct[1]),
-        rows.at_most("egress to a bound host, small GET, added p50", added, 3, "ms"),
+        rows.at_least(ours[1], 200, "MB/s", direct[1]),
+        rows.at_most(added, 3, "ms"),
     ]
 
 
-async def _crowded(provider: LocalProvider) -> list[rows.Row]:
+@measures(
+    f"egress, small GET, {_MANY} sandboxes connected, p50",
+    f"egress gateway, memory with {_MANY} sandboxes",
+    "egress gateway, descriptors for each sandbox",
+)
+async def crowded(setup: Setup) -> list[rows.Row]:
     """Each has one connection open, and one of them is used."""
+    provider, _ = setup
     async with contextlib.AsyncExitStack() as stack:
         made = []
         for _ in range(_MANY):
@@ -165,9 +177,9 @@ async def _crowded(provider: LocalProvider) -> list[rows.Row]:
         memory = int((gateway / "statm").read_text().split()[1]) * 4096 / 2**20
         descriptors = len(list((gateway / "fd").iterdir())) / _MANY
     return [
-        rows.at_most(f"egress, small GET, {_MANY} sandboxes connected, p50", p50, 5, "ms"),
-        rows.at_most(f"egress gateway, memory with {_MANY} sandboxes", memory, 64, "MiB"),
-        rows.at_most("egress gateway, descriptors for each sandbox", descriptors, 7, "fds"),
+        rows.at_most(p50, 5, "ms"),
+        rows.at_most(memory, 64, "MiB"),
+        rows.at_most(descriptors, 7, "fds"),
     ]
 
 
@@ -263,10 +275,4 @@ def _certify(home: Path) -> None:
     subprocess.run(made, check=True, timeout=30, stderr=subprocess.DEVNULL)
 
 
-def main() -> None:
-    for row in asyncio.run(measure()):
-        sys.stdout.write(f"{row}\n")
-
-
-if __name__ == "__main__":
-    main()
+STAGES = (Stage("the egress gateway", upstream, (compared, bound_host, crowded)),)

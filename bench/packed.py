@@ -1,6 +1,7 @@
 """The packed guest alone: how soon it answers after its start, and what it costs to have one."""
 
 import asyncio
+import contextlib
 import signal
 import statistics
 import subprocess
@@ -10,27 +11,32 @@ import time
 from pathlib import Path
 
 from bench import docker, rows
+from bench.measurements import Stage, measures
 from paddock.guest import pack
 
 _REQUEST = b"GET /health HTTP/1.1\r\nHost: guest\r\n\r\n"
 _COUNT = 10
 
 
-async def measure() -> list[rows.Row]:
+@measures(
+    "packed guest, process start to health",
+    f"packed guest, idle, memory (PSS), {_COUNT} of them",
+)
+async def guests(_: None) -> list[rows.Row]:
     with tempfile.TemporaryDirectory(prefix="paddock-bench-packed-") as home:
         archive = pack.build(f"{home}/guest.zip")
-        guests: list[subprocess.Popen[bytes]] = []
+        started: list[subprocess.Popen[bytes]] = []
         try:
-            times = [await _start(archive, Path(home), guests) for _ in range(_COUNT)]
+            times = [await _start(archive, Path(home), started) for _ in range(_COUNT)]
             await asyncio.sleep(1)
-            memory = sum(docker.pss_kib(guest.pid) for guest in guests) / _COUNT / 1024
+            memory = sum(docker.pss_kib(guest.pid) for guest in started) / _COUNT / 1024
         finally:
-            for guest in guests:
+            for guest in started:
                 guest.send_signal(signal.SIGKILL)
                 guest.wait()
     return [
-        rows.at_most("packed guest, process start to health", statistics.median(times), 60, "ms"),
-        rows.at_most(f"packed guest, idle, memory (PSS), {_COUNT} of them", memory, 12, "MB"),
+        rows.at_most(statistics.median(times), 60, "ms"),
+        rows.at_most(memory, 12, "MB"),
     ]
 
 
@@ -57,3 +63,6 @@ async def _start(archive: str, home: Path, guests: list[subprocess.Popen[bytes]]
     writer.close()
     assert b" 204 " in answer
     return elapsed
+
+
+STAGES = (Stage("packed guests", contextlib.nullcontext, (guests,)),)

@@ -1,6 +1,5 @@
 """The preview listener against nginx as a reverse proxy, on the same upstream in the same run."""
 
-import argparse
 import asyncio
 import contextlib
 import re
@@ -10,11 +9,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench import rows
+from bench.measurements import Missing, Stage, measures
 from paddock.interfaces.preview import (
     Answer,
     Front,
@@ -80,11 +80,11 @@ class Load:
     p50_ms: float
 
 
-async def measure() -> list[rows.Row]:
-    """Nothing, and a word about it on stderr, where nginx or wrk are missing."""
+@contextlib.asynccontextmanager
+async def listeners() -> AsyncIterator[dict[str, int]]:
+    """The ports of a web server, and of nginx and ours in front of it."""
     if missing := [name for name in _PROGRAMS if shutil.which(name, path=_path()) is None]:
-        sys.stderr.write(f"not measured: previews need {', '.join(missing)}\n")
-        return []
+        raise Missing(f"previews need {', '.join(missing)}")
     with contextlib.ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="paddock-bench-")))
         home.chmod(0o755)
@@ -96,26 +96,27 @@ async def measure() -> list[rows.Row]:
         ports = {"direct": upstream, "nginx": proxy, "ours": ours}
         for port in ports.values():
             await _load(port, _CONNECTIONS, seconds=1)
-        busy = await _rounds(ports, _CONNECTIONS)
-        quiet = await _rounds(ports, 1)
-    return _rows(busy, quiet)
+        yield ports
 
 
-def _rows(busy: list[dict[str, Load]], quiet: list[dict[str, Load]]) -> list[rows.Row]:
+@measures(f"preview, small GET, {_CONNECTIONS} connections (nginx)")
+async def busy(ports: dict[str, int]) -> list[rows.Row]:
     """The round in the middle, by its ratio: what is compared was measured seconds apart."""
-    middle = sorted(busy, key=lambda seen: seen["ours"].per_second / seen["nginx"].per_second)
+    seen = await _rounds(ports, _CONNECTIONS)
+    middle = sorted(seen, key=lambda each: each["ours"].per_second / each["nginx"].per_second)
     rate = {name: load.per_second for name, load in middle[len(middle) // 2].items()}
-    p50 = {name: statistics.median(seen[name].p50_ms for seen in quiet) for name in quiet[0]}
     ratio = rate["ours"] / rate["nginx"]
-    added, theirs = p50["ours"] - p50["direct"], p50["nginx"] - p50["direct"]
-    busy_name = f"preview, small GET, {_CONNECTIONS} connections (nginx)"
-    quiet_name = "preview, small GET, added p50, 1 connection (nginx)"
     target, met = "≥ 1/3 of baseline", ratio >= 1 / 3
+    return [rows.Row("", rate["ours"], rate["nginx"], "/s", ratio, target, met)]
+
+
+@measures("preview, small GET, added p50, 1 connection (nginx)")
+async def quiet(ports: dict[str, int]) -> list[rows.Row]:
+    seen = await _rounds(ports, 1)
+    p50 = {name: statistics.median(each[name].p50_ms for each in seen) for name in ports}
+    added, theirs = p50["ours"] - p50["direct"], p50["nginx"] - p50["direct"]
     more = added / theirs if theirs > 0 else None
-    return [
-        rows.Row(busy_name, rate["ours"], rate["nginx"], "/s", ratio, target, met),
-        rows.Row(quiet_name, added, theirs, "ms", more, "≤ 1 ms", added <= 1),
-    ]
+    return [rows.Row("", added, theirs, "ms", more, "≤ 1 ms", added <= 1)]
 
 
 async def _rounds(ports: dict[str, int], connections: int) -> list[dict[str, Load]]:
@@ -151,7 +152,7 @@ def _nginx(home: Path, name: str, http: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _front(upstream: int) -> Iterator[int]:
-    command = [sys.executable, "-m", "bench.preview", "--front", str(upstream)]
+    command = [sys.executable, "-m", "bench.preview", str(upstream)]
     with _running(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         yield int(process.stdout.readline())
@@ -205,18 +206,15 @@ def _path() -> str:
     return "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
+STAGES = (Stage("web servers", listeners, (busy, quiet)),)
+
+
 def main() -> None:
+    """The child process: `python -m bench.preview UPSTREAM_PORT`."""
     import uvloop
 
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--front", type=int, metavar="UPSTREAM_PORT")
-    upstream = parser.parse_args().front
-    if upstream:
-        with contextlib.suppress(KeyboardInterrupt):
-            uvloop.run(serve_front(upstream))
-        return
-    path = Path(__file__).parents[1] / "build" / "bench-preview.json"
-    sys.stdout.write(rows.report(asyncio.run(measure()), path) + "\n")
+    with contextlib.suppress(KeyboardInterrupt):
+        uvloop.run(serve_front(int(sys.argv[1])))
 
 
 if __name__ == "__main__":

@@ -11,35 +11,22 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 from e2b import E2B
+from tests.harness.disk import TEMPLATES
 
-from bench import docker, rows
+from bench import docker, local, rows
+from bench.measurements import Stage, measures
 from paddock import AsyncSandbox, Server
 from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.layout import Layout
 from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.adapters.providers.local.storage import unmount_pool
-from paddock.adapters.store.store import open_store
-from paddock.domain.event import Event, EventKind
-from paddock.domain.ids import new_id
-from paddock.domain.lifetime import Clockwork
-from paddock.domain.records import SandboxRecord
-from paddock.domain.sandbox import SandboxState
-from paddock.domain.team import Team
-from paddock.ports.clock import SystemClock
-from paddock.ports.store import Page, SandboxFilter
-from paddock.services.access import Access
-from paddock.services.once import Once
-from paddock.services.system import operating_team
-from paddock.wiring.keys import keep, open_vault
-from paddock.wiring.server import TOKEN_FILE
 
-REPOSITORY = Path(__file__).parents[1]
 _WARM = 100
 Before = Callable[[Path], Awaitable[None]]
 """What is done to a data directory that no server has used."""
@@ -105,7 +92,7 @@ async def server(
         port = probe.getsockname()[1]
     environment = {
         **os.environ,
-        "PADDOCK_LOCAL__TEMPLATE_CACHE": str(REPOSITORY / "build" / "templates"),
+        "PADDOCK_LOCAL__TEMPLATE_CACHE": str(TEMPLATES),
         "PADDOCK_LOCAL__WARM": json.dumps({"base": warm}),
         "PADDOCK_SERVER__REQUESTS_PER_SECOND": "100000",
         "PADDOCK_SERVER__REQUESTS_BURST": "100000",
@@ -141,44 +128,47 @@ async def _remove(data: Path) -> None:
         await provider.aclose()
 
 
-async def measure(engine: docker.Engine) -> list[rows.Row]:
-    async def by_docker(_: int) -> float:
-        return await rows.timed(engine.run_once)
+@dataclass
+class Setup:
+    """A server with a full pool, and what it is compared with."""
 
-    docker_ms = await rows.median(9, by_docker)
-    container = await engine.start_idle("api")
-    exec_ms = await rows.median(20, lambda _: rows.timed(lambda: engine.exec_true(container)))
-    async with server(_WARM) as (api, data):
+    api: Api
+    data: Path
+    engine: docker.Engine
+
+    async def refill(self) -> None:
+        """Every measurement finds a full pool, and no sandbox is replaced meanwhile."""
+        await self.api.remove_all()
+        await until_warm(self.data, _WARM)
+
+
+@contextlib.asynccontextmanager
+async def with_docker() -> AsyncIterator[Setup]:
+    async with (
+        local.installation() as provider,
+        local.docker_engine(provider) as engine,
+        server(_WARM) as (api, data),
+    ):
         await until_warm(data, _WARM)
-        warm_ms = await rows.median(12, lambda _: rows.timed(api.first_output))
-        sandbox = await api.create()
-        ours_ms = await rows.median(200, lambda _: rows.timed(lambda: api.execute(sandbox, "true")))
-        latency_ms = await _line_latency(api, sandbox)
-        await _anew(api, data)
-        by_sdk = await _by_sdk(api)
-        await _anew(api, data)
-        by_e2b = await asyncio.to_thread(_by_e2b, api)
-        place = Server(api.url, api.token)
-        bursts = [
-            await _burst(api, data, "HTTP", api.first_output),
-            await _burst(api, data, "the SDK", _first_output_by(place)),
-        ]
-        await place.aclose()
-    return [
-        rows.fraction(
-            "create to first output, warm pool, by HTTP (docker run)", warm_ms, docker_ms, 20
-        ),
-        rows.fraction("exec of `true`, p50, by HTTP (Docker API exec)", ours_ms, exec_ms, 15),
-        rows.fraction(
-            "create to first output, warm pool, by the SDK (docker run)", by_sdk[0], docker_ms, 20
-        ),
-        rows.fraction("exec of `true`, p50, by the SDK (Docker API exec)", by_sdk[1], exec_ms, 15),
-        *_e2b_rows(by_e2b, docker_ms),
-        *bursts,
-        rows.at_most("a command's line to an SSE client, p50", latency_ms, 20, "ms"),
-        *await measure_store(),
-        *await measure_pages(),
-    ]
+        yield Setup(api, data, engine)
+
+
+@measures("create to first output, warm pool, by HTTP (docker run)")
+async def create(setup: Setup) -> list[rows.Row]:
+    docker_ms = await setup.engine.run_ms()
+    await setup.refill()
+    warm_ms = await rows.median(12, lambda _: rows.timed(setup.api.first_output))
+    return [rows.fraction(warm_ms, docker_ms, 20)]
+
+
+@measures("exec of `true`, p50, by HTTP (Docker API exec)")
+async def execs(setup: Setup) -> list[rows.Row]:
+    docker_ms = await setup.engine.exec_ms()
+    sandbox = await setup.api.create()
+    ours_ms = await rows.median(
+        200, lambda _: rows.timed(lambda: setup.api.execute(sandbox, "true"))
+    )
+    return [rows.fraction(ours_ms, docker_ms, 15)]
 
 
 def _first_output_by(place: Server) -> Callable[[], Awaitable[AsyncSandbox]]:
@@ -190,31 +180,60 @@ def _first_output_by(place: Server) -> Callable[[], Awaitable[AsyncSandbox]]:
     return first_output
 
 
-async def _by_sdk(api: Api) -> tuple[float, float]:
+@measures(
+    "create to first output, warm pool, by the SDK (docker run)",
+    "exec of `true`, p50, by the SDK (Docker API exec)",
+)
+async def by_sdk(setup: Setup) -> list[rows.Row]:
     """What a program sees: a new sandbox to its first output, and a durable command."""
-    place = Server(api.url, api.token)
+    run_ms, exec_ms = await setup.engine.run_ms(), await setup.engine.exec_ms()
+    await setup.refill()
+    place = Server(setup.api.url, setup.api.token)
     first_output = _first_output_by(place)
-    create_ms = await rows.median(12, lambda _: rows.timed(first_output))
+    ours_ms = await rows.median(12, lambda _: rows.timed(first_output))
     made = await first_output()
-    run_ms = await rows.median(200, lambda _: rows.timed(lambda: made.commands.run(["/bin/true"])))
+    command_ms = await rows.median(
+        200, lambda _: rows.timed(lambda: made.commands.run(["/bin/true"]))
+    )
     await place.aclose()
-    return create_ms, run_ms
+    return [rows.fraction(ours_ms, run_ms, 20), rows.fraction(command_ms, exec_ms, 15)]
 
 
-async def _anew(api: Api, data: Path) -> None:
-    """Everybody finds a full pool, and nobody's sandboxes are being replaced meanwhile."""
-    await api.remove_all()
-    await until_warm(data, _WARM)
+@measures("100 creates at once by HTTP, pool of 100, p50")
+async def burst(setup: Setup) -> list[rows.Row]:
+    return await _burst(setup, setup.api.first_output)
 
 
-async def _burst(
-    api: Api, data: Path, by: str, first_output: Callable[[], Awaitable[object]]
-) -> rows.Row:
-    await _anew(api, data)
+@measures("100 creates at once by the SDK, pool of 100, p50")
+async def burst_by_sdk(setup: Setup) -> list[rows.Row]:
+    place = Server(setup.api.url, setup.api.token)
+    try:
+        return await _burst(setup, _first_output_by(place))
+    finally:
+        await place.aclose()
+
+
+async def _burst(setup: Setup, first_output: Callable[[], Awaitable[object]]) -> list[rows.Row]:
+    await setup.refill()
     times = await asyncio.gather(*(rows.timed(first_output) for _ in range(100)))
-    await api.remove_all()
-    what = f"100 creates at once by {by}, pool of 100, p50"
-    return rows.at_most(what, statistics.median(times), 350, "ms")
+    await setup.api.remove_all()
+    return [rows.at_most(statistics.median(times), 350, "ms")]
+
+
+@measures(
+    "create, warm pool, by E2B's SDK (docker run)",
+    "create and first command, warm pool, by E2B's SDK (docker run)",
+    "command, p50, by E2B's SDK",
+)
+async def by_e2b(setup: Setup) -> list[rows.Row]:
+    docker_ms = await setup.engine.run_ms()
+    await setup.refill()
+    made_ms, output_ms, command_ms = await asyncio.to_thread(_by_e2b, setup.api)
+    return [
+        rows.fraction(made_ms, docker_ms, 10),
+        rows.fraction(output_ms, docker_ms, 10),
+        rows.at_most(command_ms, 8, "ms"),
+    ]
 
 
 def _by_e2b(api: Api) -> tuple[float, float, float]:
@@ -234,18 +253,11 @@ def _by_e2b(api: Api) -> tuple[float, float, float]:
     return statistics.median(creates), statistics.median(outputs), statistics.median(commands)
 
 
-def _e2b_rows(found: tuple[float, float, float], docker_ms: float) -> list[rows.Row]:
-    create, output, command = found
-    what = "create and first command, warm pool, by E2B's SDK (docker run)"
-    return [
-        rows.fraction("create, warm pool, by E2B's SDK (docker run)", create, docker_ms, 10),
-        rows.fraction(what, output, docker_ms, 10),
-        rows.at_most("command, p50, by E2B's SDK", command, 8, "ms"),
-    ]
-
-
-async def _line_latency(api: Api, sandbox: str) -> float:
+@measures("a command's line to an SSE client, p50")
+async def lines(setup: Setup) -> list[rows.Row]:
     """From the moment a program writes a line, by its own word, until a client has it."""
+    api = setup.api
+    sandbox = await api.create()
     script = (
         "import time\n"
         "for _ in range(100):\n"
@@ -263,113 +275,13 @@ async def _line_latency(api: Api, sandbox: str) -> float:
                 said = json.loads(line.removeprefix(b"data: "))["data"]
                 delays += [(now - float(word)) * 1e3 for word in said.split()]
     assert len(delays) == 100
-    return statistics.median(delays)
+    return [rows.at_most(statistics.median(delays), 20, "ms")]
 
 
-async def measure_store(events: int = 1_000_000, sandboxes: int = 500) -> list[rows.Row]:
-    """How reading grows with what there is: pages at both ends of a long log, and a full list."""
-    home = Path(tempfile.mkdtemp(prefix="paddock-bench-store-", dir="/var/tmp"))
-    try:
-        async with open_store(home / "paddock.db") as store:
-            team = Team(new_id("tem"), "bench", 0.0)
-            await store.write(lambda tx: tx.teams.add(team))
-            await _tell(store, team, events)
-
-            async def page(after: int) -> float:
-                return await rows.timed(
-                    lambda: store.read(lambda tx: tx.events.after(after, 100, team_id=team.id))
-                )
-
-            first = await rows.median(50, lambda n: page(n * 100))
-            last = await rows.median(50, lambda n: page(events - 200 - n * 100))
-            await _fill(store, team, sandboxes)
-            wanted, whole = SandboxFilter(), Page(limit=sandboxes)
-            listed_ms = await rows.median(
-                20,
-                lambda _: rows.timed(
-                    lambda: store.read(lambda tx: tx.sandboxes.list(team.id, wanted, whole))
-                ),
-            )
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
-    deep = rows.at_most(f"page of 100 events, at the end of {events:,}", last, 5, "ms")
-    return [
-        replace(deep, baseline=first, ratio=last / first),
-        rows.at_most(f"{sandboxes} sandboxes read as one page", listed_ms, 100, "ms"),
-    ]
-
-
-async def measure_pages(events: int = 1_000_000, sandboxes: int = 500) -> list[rows.Row]:
-    """The same through the HTTP API of a server whose database has them before it starts."""
-    async with server(0, before=lambda data: _lay_in(data, events, sandboxes)) as (api, _):
-
-        async def read(after: int) -> None:
-            told = await api.call("GET", f"/v1/events?cursor={after}&limit=100")
-            assert len(told["items"]) == 100
-
-        async def page(after: int) -> float:
-            return await rows.timed(lambda: read(after))
-
-        async def whole() -> None:
-            listed = await api.call("GET", f"/v1/sandboxes?limit={sandboxes}")
-            assert len(listed["items"]) == sandboxes
-
-        first = await rows.median(50, lambda n: page(n * 100))
-        last = await rows.median(50, lambda n: page(events - 200 - n * 100))
-        listed_ms = await rows.median(20, lambda _: rows.timed(whole))
-    deep = rows.at_most(f"page of 100 events by HTTP, at the end of {events:,}", last, 5, "ms")
-    return [
-        replace(deep, baseline=first, ratio=last / first),
-        rows.at_most(f"{sandboxes} sandboxes as one page by HTTP", listed_ms, 100, "ms"),
-    ]
-
-
-async def _lay_in(data: Path, events: int, sandboxes: int) -> None:
-    """Of the database alone: nobody has made these."""
-    data.mkdir(mode=0o700, parents=True)
-    async with open_store(data / "paddock.db") as store:
-        clock = SystemClock()
-        access = Access(store, clock, Once(store, clock, open_vault(data)))
-        await access.begin(lambda token: keep(data / TOKEN_FILE, token))
-        team = await store.read(operating_team)
-        assert team is not None
-        await _tell(store, team, events)
-        # Not as running: the server would find out that they are not.
-        await _fill(store, team, sandboxes, SandboxState.FAILED)
-
-
-async def _tell(store: Any, team: Team, count: int) -> None:
-    now = time.time()  # what is old is forgotten
-    batch = [
-        Event(team.id, EventKind.SANDBOX_CHANGED, f"sbx_{n % 100}", now, {"n": n})
-        for n in range(10_000)
-    ]
-    for _ in range(count // len(batch)):
-        await store.write(lambda tx: tx.events.append(batch))
-
-
-async def _fill(
-    store: Any, team: Team, count: int, state: SandboxState = SandboxState.RUNNING
-) -> None:
-    now = time.time()
-    records = [
-        SandboxRecord(
-            id=new_id("sbx"),
-            team_id=team.id,
-            name=f"box-{number}",
-            state=state,
-            provider="local",
-            created_at=now,
-            changed_at=now,
-            clock=Clockwork(active_at=now),
-            template="base",
-            labels={"n": str(number)},
-        )
-        for number in range(count)
-    ]
-
-    def add(tx: Any) -> None:
-        for record in records:
-            tx.sandboxes.add(record)
-
-    await store.write(add)
+STAGES = (
+    Stage(
+        "a server with a full pool, and a Docker engine",
+        with_docker,
+        (create, execs, by_sdk, by_e2b, burst, burst_by_sdk, lines),
+    ),
+)

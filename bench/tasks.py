@@ -1,6 +1,7 @@
 """Tasks: how long what is said takes, to an agent and from it."""
 
 import asyncio
+import contextlib
 import json
 import statistics
 import time
@@ -8,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from bench import rows
+from bench.measurements import Stage, measures
 from bench.server import Api, server
 from paddock.testing.agent import prompt_of
 
@@ -17,15 +19,11 @@ _CLIENTS = 50
 _AGENT = "paddock.testing.agent:ScriptedAgent"
 
 
-async def measure() -> list[rows.Row]:
+@contextlib.asynccontextmanager
+async def with_agents() -> AsyncIterator[Api]:
     async with server(1, agents__own=_AGENT) as (api, _data):
-        message_ms = await _messages(api)
-        line_ms = await _lines(api)
+        yield api
         await _remove_all(api)
-    return [
-        rows.at_most("a message to an agent, from POST to its receipt, p50", message_ms, 100, "ms"),
-        rows.at_most(f"an agent's line to each of {_CLIENTS} SSE clients, p50", line_ms, 20, "ms"),
-    ]
 
 
 async def _begin(api: Api, *steps: dict[str, Any]) -> str:
@@ -41,7 +39,8 @@ async def _events(api: Api, task: str, kind: str) -> AsyncIterator[dict[str, Any
                 yield json.loads(line.removeprefix(b"data: "))
 
 
-async def _messages(api: Api) -> float:
+@measures("a message to an agent, from POST to its receipt, p50")
+async def messages(api: Api) -> list[rows.Row]:
     """To one that is between two tools: from the request until somebody who follows has heard that
     its program has it."""
     task = await _begin(api, {"say": "ready"}, {"await": _MESSAGES}, {"say": "done"})
@@ -70,10 +69,11 @@ async def _messages(api: Api) -> float:
         times.append((delivered[sent["id"]] - began) * 1e3)
     async with asyncio.timeout(60):
         await following
-    return statistics.median(times)
+    return [rows.at_most(statistics.median(times), 100, "ms")]
 
 
-async def _lines(api: Api) -> float:
+@measures(f"an agent's line to each of {_CLIENTS} SSE clients, p50")
+async def lines(api: Api) -> list[rows.Row]:
     """From the moment the agent writes a line, by its own word, until each client has it."""
     task = await _begin(api, {"sleep": 3}, {"clock": _LINES}, {"say": "done"})
 
@@ -88,9 +88,13 @@ async def _lines(api: Api) -> float:
 
     async with asyncio.timeout(120):
         found = await asyncio.gather(*(follow() for _ in range(_CLIENTS)))
-    return statistics.median(delay for delays in found for delay in delays)
+    middle = statistics.median(delay for delays in found for delay in delays)
+    return [rows.at_most(middle, 20, "ms")]
 
 
 async def _remove_all(api: Api) -> None:
     for item in (await api.call("GET", "/v1/sandboxes?limit=500"))["items"]:
         await api.call("DELETE", f"/v1/sandboxes/{item['id']}?force=true")
+
+
+STAGES = (Stage("a server with an agent", with_agents, (messages, lines)),)

@@ -1,160 +1,199 @@
-"""Write docs/reference/capabilities.md: what Paddock can do, and the tests that prove it.
+"""Write docs/reference/capabilities.md: what Paddock can do, and a test that shows it.
 
-The capabilities come from capabilities.toml, the proofs from a real collection of the tests: every
-collected test that carries `@pytest.mark.proves("L1", ...)`, inherited and generated ones included.
+The capabilities come from capabilities.toml. The proofs come from the last complete test runs,
+whose results the test runner writes to build/results.
 """
 
 import argparse
-import io
+import enum
+import json
+import re
 import sys
 import tomllib
-from collections import defaultdict
-from contextlib import redirect_stdout
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-
-import pytest
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference"
-COUNT = 208
-SHOWN_OPEN = 4
-"""A cell with more proofs than this is folded."""
+RESULTS = ROOT / "build" / "results"
+TIERS = {"test": "make test", "slow": "make test-slow", "soak": "make soak"}
+NOT_YET = "not yet"
+ROW = re.compile(r"^\| ([A-Z]\d+) \| .* \| (\[.*|–) \|$", re.M)
+
+Results = Mapping[str, Mapping[str, Any]]
+"""By test: its `outcome` (passed, failed or missing), and the capabilities that it `proves`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """One row of the page."""
+    """A capability of capabilities.toml."""
 
     id: str
     area: str
     name: str
-    means: str
+    missing: str
+    """What is still missing, if only a part is there."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Proof:
-    """A test, without its parameters."""
+@dataclass(slots=True)
+class Proofs:
+    """What the last runs say about one capability. A test counts without its parameters."""
 
-    test: str
-    path: str
-    group: str
-    """The test's class, or nothing."""
-
-
-class ProofCollector:
-    """A pytest plugin that notes which collected test proves what."""
-
-    def __init__(self) -> None:
-        self.proofs: dict[str, set[Proof]] = defaultdict(set)
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        for item in session.items:
-            if isinstance(item, pytest.Function):
-                self._note(item)
-
-    def _note(self, item: pytest.Function) -> None:
-        path = item.path.relative_to(ROOT).as_posix()
-        group = item.cls.__name__ if item.cls else ""
-        proof = Proof(item.originalname, path, group)
-        for marker in item.iter_markers("proves"):
-            for identifier in marker.args:
-                self.proofs[identifier].add(proof)
+    passed: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)
+    missing: set[str] = field(default_factory=set)
+    """Components that the machine lacks for a test."""
 
 
-def read_capabilities(path: Path = REFERENCE / "capabilities.toml") -> list[Capability]:
-    data = tomllib.loads(path.read_text())
-    rows = [
-        Capability(identifier, area["title"], name, means)
+def read_capabilities() -> list[Capability]:
+    data = tomllib.loads((REFERENCE / "capabilities.toml").read_text())
+    return [
+        Capability(identifier, area["title"], name, "".join(missing))
         for area in data["area"]
-        for identifier, (name, means) in area["capabilities"].items()
+        for identifier, (name, _, *missing) in area["capabilities"].items()
     ]
-    if len(rows) != COUNT:
-        sys.exit(f"{path.name} has {len(rows)} capabilities; there are {COUNT}")
-    return rows
 
 
-def collect_proofs(tests: Path = ROOT / "tests") -> dict[str, set[Proof]]:
-    """Collect the tests as pytest would run them, slow ones too."""
-    collector = ProofCollector()
-    said = io.StringIO()
-    arguments = ["--collect-only", "-q", "-p", "no:cacheprovider", f"--rootdir={ROOT}", str(tests)]
-    with redirect_stdout(said):
-        code = pytest.main(arguments, plugins=[collector])
-    if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-        fault = said.getvalue().partition("= ERRORS =")[2] or said.getvalue()
-        sys.exit(f"{fault}\nthe tests could not be collected, so nothing was written")
-    return collector.proofs
+def read_results(tier: str) -> Results | None:
+    """None if the tier was never run completely."""
+    path = RESULTS / f"{tier}.json"
+    return json.loads(path.read_text()) if path.exists() else None
 
 
-def check_ids(rows: list[Capability], proofs: dict[str, set[Proof]]) -> None:
-    """Stop when a test claims to prove something that does not exist."""
-    unknown = sorted(set(proofs) - {row.id for row in rows})
-    if not unknown:
-        return
-    claims = [f"  {i!r} in {p.path}::{p.test}" for i in unknown for p in sorted(proofs[i])]
-    sys.exit("unknown capability ids in @pytest.mark.proves:\n" + "\n".join(claims))
+def collect_proofs(results: Results) -> dict[str, Proofs]:
+    proofs: dict[str, Proofs] = defaultdict(Proofs)
+    for name, result in results.items():
+        for identifier in result["proves"]:
+            proof = proofs[identifier]
+            if result["outcome"] == "missing":
+                proof.missing.add(result["missing"])
+            else:
+                tests = proof.passed if result["outcome"] == "passed" else proof.failed
+                tests.add(name.partition("[")[0])
+    for proof in proofs.values():
+        proof.passed -= proof.failed  # one set of parameters that fails is a failure
+    return proofs
 
 
-def render_proofs(proofs: set[Proof]) -> str:
-    if not proofs:
-        return "not yet"
-    by_test: dict[str, list[Proof]] = defaultdict(list)
-    for proof in sorted(proofs):
-        by_test[proof.test].append(proof)
-    cells = [_render_test(test, group) for test, group in by_test.items()]
-    if len(cells) <= SHOWN_OPEN:
-        return "<br>".join(cells)
-    return f"<details><summary>{len(cells)} tests</summary>{'<br>'.join(cells)}</details>"
+def read_page(page: str) -> dict[str, str]:
+    """Which test the page links to, by capability; nothing for one that is not shown yet."""
+    return {identifier: link.strip("–") for identifier, link in ROW.findall(page)}
 
 
-def _render_test(test: str, proofs: list[Proof]) -> str:
-    name = test.removeprefix("test_").replace("_", " ")
-    if len(proofs) == 1:
-        return f"[{name}](../../{proofs[0].path})"
-    places = ", ".join(f"[{p.group or Path(p.path).stem}](../../{p.path})" for p in proofs)
-    return f"{name} ({places})"
+def choose_links(proofs: Mapping[str, Proofs], page: Mapping[str, str]) -> dict[str, str]:
+    """A test for each capability that passed. A link of the page stays while its test passes."""
+    shows = Counter(test for proof in proofs.values() for test in proof.passed)
+    links = {}
+    for identifier, proof in proofs.items():
+        if proof.passed:
+            # A test that shows few capabilities says most about each of them.
+            best = min(proof.passed, key=lambda test: (shows[test], test))
+            current = page.get(identifier, "")
+            is_valid = current in {link_to(test) for test in proof.passed}
+            links[identifier] = current if is_valid else link_to(best)
+    return links
 
 
-def render(rows: list[Capability], proofs: dict[str, set[Proof]]) -> str:
+def link_to(test: str) -> str:
+    path, *_, name = test.split("::")
+    return f"[{name.removeprefix('test_').replace('_', ' ')}](../../{path})"
+
+
+def render(rows: list[Capability], links: Mapping[str, str]) -> str:
     areas: dict[str, list[Capability]] = defaultdict(list)
     for row in rows:
         areas[row.area].append(row)
-    proved = sum(1 for row in rows if proofs.get(row.id))
+    status = {row.id: _status(row, links) for row in rows}
     lines = [
         "# Capabilities",
         "",
-        "Written by `make capabilities` from [capabilities.toml](capabilities.toml) and from the",
-        "tests that carry `@pytest.mark.proves(...)`. Do not edit it; a test compares.",
+        "`make capabilities` writes this page from [capabilities.toml](capabilities.toml), which",
+        "explains each capability, and from the last complete test runs. Do not edit it.",
         "",
-        f"**{proved} of {len(rows)}** have at least one proving test.",
+        "- **proved**: a test that shows it ran and passed.",
+        "- **partial**: tests show a part. The row says what is missing.",
+        "- **not yet**: no test shows it.",
         "",
-        "| area | proved | of |",
-        "|---|---|---|",
+        "| area | proved | partial | not yet | of |",
+        "|---|---|---|---|---|",
     ]
+    for area, members in {**areas, "**all**": rows}.items():
+        counts = Counter(status[row.id] for row in members)
+        cells = (counts["proved"], counts["partial"], counts[NOT_YET], len(members))
+        lines.append(f"| {area} | {' | '.join(map(str, cells))} |")
     for area, members in areas.items():
-        done = sum(1 for row in members if proofs.get(row.id))
-        lines.append(f"| {area} | {done} | {len(members)} |")
-    for area, members in areas.items():
-        lines += ["", f"## {area}", "", "| id | capability | what it means | proved by |"]
-        lines.append("|---|---|---|---|")
+        lines += [
+            "",
+            f"## {area}",
+            "",
+            "| id | capability | status | a test |",
+            "|---|---|---|---|",
+        ]
         for row in members:
-            cells = (row.id, row.name, row.means, render_proofs(proofs.get(row.id, set())))
-            lines.append(f"| {' | '.join(cells)} |")
+            shown = status[row.id]
+            shown = f"partial: {row.missing}" if shown == "partial" else shown
+            lines.append(f"| {row.id} | {row.name} | {shown} | {links.get(row.id, '–')} |")
     return "\n".join(lines) + "\n"
+
+
+def _status(row: Capability, links: Mapping[str, str]) -> str:
+    if row.id not in links:
+        return NOT_YET
+    return "partial" if row.missing else "proved"
+
+
+class Kind(enum.Enum):
+    """How the page differs from the last runs. Only a wrong claim is an error."""
+
+    WRONG = "wrong"
+    UNVERIFIED = "unverified"
+    """The tests could not run here: a component is missing, or their tier was not run."""
+    UNDERSTATED = "understated"
+
+
+def compare(
+    page: Mapping[str, str], proofs: Mapping[str, Proofs], *, complete: bool
+) -> Iterator[tuple[Kind, str, str]]:
+    """The differences: kind, capability and an explanation."""
+    for identifier in sorted({*page, *proofs}):
+        proof = proofs.get(identifier, Proofs())
+        if page.get(identifier) and not proof.passed:
+            if proof.failed:
+                yield Kind.WRONG, identifier, f"failed: {', '.join(sorted(proof.failed))}"
+            elif proof.missing or not complete:
+                reasons = ", ".join(sorted(proof.missing)) or "its tier was not run"
+                yield Kind.UNVERIFIED, identifier, f"not verified here: {reasons}"
+            else:
+                yield Kind.WRONG, identifier, "no test shows it any more"
+        elif proof.passed and not page.get(identifier):
+            test = min(proof.passed)
+            yield Kind.UNDERSTATED, identifier, f"shown by {test}, but the page says not yet"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
-    arguments = parser.parse_args()
-    rows, proofs = read_capabilities(), collect_proofs()
-    check_ids(rows, proofs)
-    page, text = REFERENCE / "capabilities.md", render(rows, proofs)
-    if not arguments.check:
-        page.write_text(text)
-    elif not page.exists() or page.read_text() != text:
-        sys.exit("docs/reference/capabilities.md is out of date: run make capabilities")
+    check = parser.parse_args().check
+    results = {tier: read_results(tier) for tier in TIERS}
+    if results["test"] is None:
+        sys.exit(f"There is no complete run of `{TIERS['test']}`. Run it first.")
+    proofs = collect_proofs({n: r for tier in results.values() for n, r in (tier or {}).items()})
+    path = REFERENCE / "capabilities.md"
+    page = read_page(path.read_text()) if path.exists() else {}
+    complete = all(each is not None for each in results.values())
+    differences = list(compare(page, proofs, complete=complete))
+    for kind, identifier, why in differences:
+        if check or kind is Kind.UNVERIFIED:
+            sys.stdout.write(f"{identifier}: {why}\n")
+    if check:
+        if any(kind is Kind.WRONG for kind, _, _ in differences):
+            sys.exit("The page of capabilities claims too much: run `make capabilities`.")
+        return
+    kept = {each: page[each] for kind, each, _ in differences if kind is Kind.UNVERIFIED}
+    path.write_text(render(read_capabilities(), {**choose_links(proofs, page), **kept}))
 
 
 if __name__ == "__main__":

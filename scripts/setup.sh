@@ -1,10 +1,11 @@
 #!/bin/sh
-# Makes this machine ready for `make` targets: setup.sh [python | run | test]
+# Makes this machine ready for `make` targets: setup.sh [python | run | test | soak]
 #
 #   python   uv and the Python packages of uv.lock, in .venv
 #   run      the same, and the system packages that local sandboxes need
-#   test     the same, and what the tests need on top (the Docker engine and PostgreSQL, mainly;
-#            tests start their own, so neither has to run as a service)
+#   test     the same, and what the tests need on top: the Docker engine, PostgreSQL and nginx,
+#            which are installed but not started, and gVisor's runsc in a cache of the user's
+#   soak     the same, and Podman
 #
 # Every need is looked at first, by command or by file. What is missing is listed before it is
 # installed. When nothing is missing this takes a few milliseconds and says nothing.
@@ -55,6 +56,11 @@ command npm            npm
 file /bin/busybox busybox-static
 any /usr/lib/postgresql/*/bin/postgres postgresql
 '
+soak_needs='
+command podman         podman
+file /usr/lib/podman/netavark netavark
+'
+test_cache=${PADDOCK_TEST_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/paddock-tests}
 
 say() {
     printf '%s\n' "$*" >&2
@@ -137,10 +143,10 @@ as_root() {
     fi
 }
 
-apt_get() {
+install_as_root() {
     as_root env DEBIAN_FRONTEND=noninteractive \
         ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
-        apt-get -q -o DPkg::Lock::Timeout=300 "$@" >&2
+        "$@" >&2
 }
 
 # docker-cli|docker.io: what is one package here is two there.
@@ -181,15 +187,35 @@ install_packages() {
     if ! can_be_root; then
         say "You are not root and sudo is not available. Let root run:"
         choose_packages
-        say "    apt-get update && apt-get install -y --no-install-recommends$chosen"
+        say "    apt-get update && $root/scripts/apt-install.sh$chosen"
         refuse_or_go_on
         return 0
     fi
     say "Installing these system packages with apt-get:$packages"
-    apt_get update
+    install_as_root apt-get -q -o DPkg::Lock::Timeout=300 update
     choose_packages
     # shellcheck disable=SC2086  # a list of words
-    apt_get install -y --no-install-recommends $chosen
+    install_as_root "$root/scripts/apt-install.sh" $chosen
+    say "Services of these packages are neither started nor enabled."
+}
+
+# gVisor, for tests only. Without it they name it as missing, so this does not fail. After a
+# failure the next attempt is a day later.
+find_runsc() {
+    [ -x "$test_cache/bin/runsc" ] && return 0
+    runsc flags 2>&1 | grep -q systrap && return 0
+    failure=$test_cache/runsc-failure
+    if [ -n "$(find "$failure" -mtime -1 2>/dev/null)" ]; then
+        why=$(cat "$failure")
+    else
+        say "Fetching runsc into $test_cache/bin, for tests only"
+        if why=$(scripts/get-runsc.sh "$test_cache/bin/runsc"); then
+            return 0
+        fi
+        { mkdir -p "$test_cache" && printf '%s\n' "$why" >"$failure"; } 2>/dev/null || true
+    fi
+    say "Tests that need runsc will not run: $why"
+    say "  The next attempt is in a day, or when you remove $failure"
 }
 
 install_uv() {
@@ -216,9 +242,10 @@ sync_python() {
 case $mode in
     python) needs='' ;;
     run) needs=$run_needs ;;
-    test) needs="$run_needs$test_needs" ;;
+    test) needs=$run_needs$test_needs ;;
+    soak) needs=$run_needs$test_needs$soak_needs ;;
     *)
-        say "usage: $0 [python | run | test]"
+        say "usage: $0 [python | run | test | soak]"
         exit 2
         ;;
 esac
@@ -245,3 +272,6 @@ if ! python_is_ready; then
     [ -n "$uv" ] || install_uv
     sync_python
 fi
+case $mode in
+    test | soak) find_runsc ;;
+esac

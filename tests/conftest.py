@@ -9,14 +9,23 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.databases"]
+from tests.harness import disk, fork_server
+from tests.harness.components import missing_component
+from tests.root import require_root
+
+pytest_plugins = [
+    "tests.databases",
+    "tests.harness.garbage",
+    "tests.harness.results",
+    "tests.harness.schedule",
+]
 
 # How long it takes to make up an example says how busy the machine is.
 # The same examples wherever they run: what is green stays so until somebody changes something. More
@@ -32,7 +41,6 @@ settings.load_profile("paddock")
 Need = Callable[[str, str], NoReturn]
 Share = Callable[[str, Callable[[], Any], Callable[[Any], None]], AbstractContextManager[Any]]
 
-_PREFIX = "Skipped: needs "
 _UNEXPLAINED = "was skipped without need(component, reason): say which component is missing"
 
 
@@ -44,6 +52,12 @@ def need() -> Need:
         pytest.skip(f"needs {component}: {reason}")
 
     return want
+
+
+@pytest.fixture(scope="session")
+def as_root() -> None:
+    """For tests that mount, change owners or make namespaces themselves."""
+    require_root()
 
 
 @pytest.fixture(scope="session")
@@ -100,7 +114,7 @@ def _is_alive(pid: int) -> bool:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[Any]:
     report = yield
-    if report.skipped and not _missing(report) and not hasattr(report, "wasxfail"):
+    if report.skipped and not missing_component(report) and not hasattr(report, "wasxfail"):
         report.outcome, report.longrepr = "failed", f"{item.nodeid} {_UNEXPLAINED}"
     return report
 
@@ -108,13 +122,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[Any]:
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[Any]:
     report = yield
-    if report.skipped and not _missing(report):
+    if report.skipped and not missing_component(report):
         report.outcome, report.longrepr = "failed", f"{collector.nodeid} {_UNEXPLAINED}"
     return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    missing = Counter(map(_missing, terminalreporter.stats.get("skipped", [])))
+    missing = Counter(map(missing_component, terminalreporter.stats.get("skipped", [])))
     if not missing:
         return
     terminalreporter.section("components that were missing")
@@ -123,19 +137,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(f"not run: {tests} {what}")
 
 
-def _missing(report: Any) -> str:
-    """The component and the reason that need() was given; empty for any other skip."""
-    said = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-    return said.removeprefix(_PREFIX) if said.startswith(_PREFIX) else ""
+def pytest_configure(config: pytest.Config) -> None:
+    # Programs that `scripts/setup.sh` fetched for tests come before installed ones.
+    os.environ["PATH"] = f"{disk.CACHE / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    fork_server.install()
+    if not hasattr(config, "workerinput"):
+        disk.begin_session()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """The pool that tests share stays for the next run, but not its mount."""
-    if hasattr(config, "workerinput") or os.geteuid() != 0:
+    """Remove the session's directory when its workers have ended; let go of the disk."""
+    if os.geteuid() != 0:
         return
-    from paddock.adapters.providers.local.storage import unmount_pool
-    from paddock.domain.errors import PaddockError
-    from tests.engines import DATA
-
-    with suppress(PaddockError):
-        unmount_pool(DATA)
+    if not hasattr(config, "workerinput") and os.path.ismount(disk.DISK):
+        disk.remove(disk.session_directory())
+    disk.release()

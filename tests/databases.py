@@ -1,14 +1,16 @@
 """Databases for tests: an SQLite file, or a new database on the PostgreSQL that all tests share.
 
 A module whose control plane shall be tried on both says `EVERY_DATABASE = True`; its `database`
-then is first the one and then the other.
+then is first the one and then the other. The second half is slow. A module that is about the
+database itself says `EVERY_DATABASE = "test"`, and both halves run in `make test`.
 """
 
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing
-from typing import Any
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from pathlib import Path
+from typing import Any, Self
 
 import asyncpg
 import pytest
@@ -19,12 +21,31 @@ from tests.daemons import CannotStart, stop_watched
 from tests.postgres import start_postgres
 
 TEMPLATE = f"paddock_template_{os.getpid()}"
-KINDS = ("sqlite", "postgres")
+_FIRST_OWN = 16_384
+"""Objects with smaller numbers are PostgreSQL's."""
+# Whatever a test may leave in a database besides rows.
+_CATALOG = f"""
+SELECT md5(string_agg(entry, ',' ORDER BY entry)) FROM (
+  SELECT oid, concat(oid, relname, relkind, relnatts, reloptions) FROM pg_class
+  UNION ALL SELECT attrelid, concat(attrelid, attname, atttypid, attnotnull) FROM pg_attribute
+  UNION ALL SELECT oid, concat(oid, tgname, tgenabled) FROM pg_trigger
+  UNION ALL SELECT oid, concat(oid, proname) FROM pg_proc
+  UNION ALL SELECT oid, concat(oid, conname) FROM pg_constraint
+  UNION ALL SELECT setdatabase, concat(setdatabase, setconfig) FROM pg_db_role_setting
+) AS entries (id, entry) WHERE id >= {_FIRST_OWN}
+"""
+_END_OTHERS = """
+SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if getattr(metafunc.module, "EVERY_DATABASE", False) and "database" in metafunc.fixturenames:
-        metafunc.parametrize("database", KINDS, indirect=True, scope="module")
+    wanted = getattr(metafunc.module, "EVERY_DATABASE", False)
+    if wanted and "database" in metafunc.fixturenames:
+        marks = () if wanted == "test" else (pytest.mark.slow,)
+        kinds = ("sqlite", pytest.param("postgres", marks=marks))
+        metafunc.parametrize("database", kinds, indirect=True, scope="module")
 
 
 @pytest.fixture(scope="session")
@@ -68,6 +89,78 @@ async def new_database(
             yield url.format(name)
         finally:
             await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+class PostgresDatabase:
+    """One database for many tests. A test that changes more than rows makes it be replaced."""
+
+    def __init__(self, server: str, template: str) -> None:
+        self._server = server
+        self._template = template
+        self._made = AsyncExitStack()
+        self._catalog = ""
+        self._rows: dict[str, list[asyncpg.Record]] = {}
+        """Of every table, as migrations have left them."""
+        self.place = ""
+
+    async def __aenter__(self) -> Self:
+        await self._make()
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self._made.aclose()
+
+    async def _make(self) -> None:
+        self.place = await self._made.enter_async_context(
+            new_database(self._server, self._template)
+        )
+        connection = await asyncpg.connect(self.place)
+        self._catalog = await connection.fetchval(_CATALOG)
+        tables = await connection.fetch("SELECT relname FROM pg_stat_user_tables")
+        self._rows = {name: await connection.fetch(f'TABLE "{name}"') for (name,) in tables}
+        await connection.close()
+
+    async def empty(self) -> None:
+        connection = await asyncpg.connect(self.place)
+        try:
+            await connection.execute(_END_OTHERS)
+            is_same = await connection.fetchval(_CATALOG) == self._catalog
+            if is_same:
+                await self._delete_rows(connection)
+        finally:
+            await connection.close()
+        if not is_same:
+            await self._made.aclose()
+            await self._make()
+
+    async def _delete_rows(self, connection: asyncpg.Connection) -> None:
+        """Quicker than TRUNCATE, which gives every table new files."""
+        await connection.execute(
+            "SET session_replication_role = replica;"  # no order because of foreign keys
+            + "".join(f'DELETE FROM "{name}";' for name in self._rows)
+            + "SELECT setval(sequencename::regclass, 1, false) FROM pg_sequences"
+        )
+        for name, rows in self._rows.items():
+            if rows:
+                await connection.copy_records_to_table(name, records=rows)
+
+
+@pytest.fixture(scope="session")
+async def postgres_database(
+    postgres: str, postgres_template: str
+) -> AsyncIterator[PostgresDatabase]:
+    """Of this worker. Whoever uses it empties it afterwards."""
+    async with PostgresDatabase(postgres, postgres_template) as database:
+        yield database
+
+
+@pytest.fixture(scope="session")
+async def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with our tables. A copy is made quicker than the tables are."""
+    file = tmp_path_factory.mktemp("template") / "paddock.db"
+    async with open_store(file):
+        pass
+    return file
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
-"""Real engines for tests: the Docker that runs, or one of our own for as long as they take.
+"""Real engines for tests, started for as long as the tests take.
 
-One of our own keeps everything in one directory; Docker leaves the host's firewall alone then. This
-file is also the program that watches over it.
+An engine keeps everything in one directory and shares nothing with one that the host runs. Docker
+leaves the host's firewall alone. This file is also the program that watches over an engine.
 """
 
 import contextlib
@@ -15,14 +15,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from tests import daemons
 from tests.daemons import CannotStart, Daemon, start_watched, watch_over
 
-_USUAL = "/var/run/docker.sock"
 _TABLES = ("filter", "nat")
 _POOL = "base=10.214.0.0/16,size=24"
 
@@ -30,7 +28,7 @@ _POOL = "base=10.214.0.0/16,size=24"
 class OwnEngine(Daemon):
     """An engine with a directory of its own."""
 
-    program = "dockerd"
+    programs: ClassVar[tuple[str, ...]]
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -42,28 +40,6 @@ class OwnEngine(Daemon):
 
     def _answers(self) -> bool:
         return answers(str(self.socket))
-
-    def _command(self) -> list[str]:
-        (self.directory / "docker.pid").unlink(missing_ok=True)
-        config = self.directory / "daemon.json"
-        config.write_text(json.dumps({"runtimes": _runtimes()}))
-        return [
-            *("dockerd", "--host", self.address, "--iptables=false", "--ip6tables=false"),
-            *("--data-root", str(self.directory / "data")),
-            *("--exec-root", str(self.directory / "exec")),
-            *("--pidfile", str(self.directory / "docker.pid")),
-            *("--config-file", str(config), "--bridge=none"),
-            *("--default-address-pool", _POOL, "--log-level=warn"),
-        ]
-
-    def kill(self) -> None:
-        """As a crash does: its containers go on until it comes back."""
-        helper = _number(self.directory / "exec/containerd/containerd.pid")
-        self._end(signal.SIGKILL)
-        # It dies with the engine; while it is still listed, a new engine would not start another.
-        until = time.monotonic() + 30
-        while helper and Path(f"/proc/{helper}").exists() and time.monotonic() < until:
-            time.sleep(0.05)
 
     def clear(self) -> None:
         """As a service manager's stop would, its containers end first."""
@@ -92,6 +68,70 @@ class OwnEngine(Daemon):
         super().remove()
 
 
+class _Containerd(Daemon):
+    """The containerd of one engine."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.socket = directory / "containerd.sock"
+
+    @property
+    def address(self) -> str:
+        return str(self.socket)
+
+    def _answers(self) -> bool:
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as client:
+            return client.connect_ex(self.address) == 0
+
+    def _command(self) -> list[str]:
+        config = self.directory / "containerd.toml"
+        config.write_text(
+            f'version = 2\nroot = "{self.directory}/data/containerd"\n'
+            f'state = "{self.directory}/exec/containerd"\n'
+            'disabled_plugins = ["io.containerd.grpc.v1.cri"]\n'
+            f'[grpc]\naddress = "{self.address}"\n'
+            f'[plugins."io.containerd.internal.v1.opt"]\npath = "{self.directory}/opt"\n'
+        )
+        return ["containerd", "--config", str(config), "--log-level", "warn"]
+
+
+class OwnDocker(OwnEngine):
+    """Docker's engine. It has its own containerd; without one it would use the host's."""
+
+    programs = ("dockerd", "containerd")
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._containerd = _Containerd(directory)
+
+    def _command(self) -> list[str]:
+        (self.directory / "docker.pid").unlink(missing_ok=True)
+        config = self.directory / "daemon.json"
+        config.write_text(json.dumps({"runtimes": _runtimes()}))
+        return [
+            *("dockerd", "--host", self.address, "--iptables=false", "--ip6tables=false"),
+            *("--data-root", str(self.directory / "data")),
+            *("--exec-root", str(self.directory / "exec")),
+            *("--pidfile", str(self.directory / "docker.pid")),
+            *("--containerd", self._containerd.address),
+            *("--config-file", str(config), "--bridge=none"),
+            *("--default-address-pool", _POOL, "--log-level=warn"),
+        ]
+
+    def start(self) -> None:
+        self._containerd.start()
+        super().start()
+
+    def stop(self) -> None:
+        super().stop()
+        self._containerd.stop()
+
+    def kill(self) -> None:
+        """As a crash does: its containers go on until it comes back."""
+        super().kill()
+        self._containerd.kill()
+
+
 def _runtimes() -> dict[str, Any]:
     """gVisor beside the default, where one is installed that is recent enough."""
     path = shutil.which("runsc")
@@ -106,7 +146,7 @@ def _runtimes() -> dict[str, Any]:
 class OwnPodman(OwnEngine):
     """Podman's service, which speaks Docker's API."""
 
-    program = "podman"
+    programs = ("podman",)
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -151,7 +191,7 @@ def _iptables(table: str, *arguments: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
-KINDS = {"docker": OwnEngine, "podman": OwnPodman}
+KINDS = {"docker": OwnDocker, "podman": OwnPodman}
 
 
 def answers(path: str) -> bool:
@@ -173,11 +213,9 @@ def new_directory() -> Path:
 
 
 def start_docker() -> dict[str, Any]:
-    """The Docker that the operator names or that runs; one of our own where none does."""
+    """One of our own, unless PADDOCK_TEST_DOCKER_HOST names another."""
     if host := os.environ.get("PADDOCK_TEST_DOCKER_HOST"):
         return {"address": host, "watcher": None}
-    if answers(_USUAL):
-        return {"address": f"unix://{_USUAL}", "watcher": None}
     return _start_own("docker")
 
 
@@ -191,17 +229,11 @@ def start_podman() -> dict[str, Any]:
 def _start_own(kind: str) -> dict[str, Any]:
     """The value to share between parallel workers: where it is, and who watches over it."""
     if os.geteuid() != 0:
-        raise CannotStart("none runs, and only root could start one")
-    if shutil.which(KINDS[kind].program) is None:
-        raise CannotStart(f"none runs, and {KINDS[kind].program} is not installed")
+        raise CannotStart("only root can start an engine")
+    for program in KINDS[kind].programs:
+        if shutil.which(program) is None:
+            raise CannotStart(f"{program} is not installed")
     return start_watched("tests.docker_engine", kind, str(new_directory()))
-
-
-def _number(path: Path) -> int:
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):
-        return 0
 
 
 def end_containers(path: Path) -> None:

@@ -1,6 +1,6 @@
 """Real providers for tests, with the template `base` built once for the whole machine."""
 
-import os
+import fcntl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,17 +8,28 @@ from typing import Any
 
 from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.provider import LocalProvider
+from tests.harness import disk
+from tests.harness.disk import AGENTS as AGENTS
+from tests.harness.disk import REPOSITORY as REPOSITORY
 
-REPOSITORY = Path(__file__).parents[1]
-CACHE = Path(os.environ.get("PADDOCK_TEST_CACHE", REPOSITORY / "build" / "templates"))
-DATA = Path(os.environ.get("PADDOCK_TEST_DATA", REPOSITORY / "build" / "test-data"))
-AGENTS = Path(os.environ.get("PADDOCK_TEST_AGENTS", REPOSITORY / "build" / "agents"))
-"""What is installed there is not downloaded again."""
+DATA = disk.session_directory() / "data"
+"""The installation that the workers of a session share. `local_config()` makes it."""
 
 
 def local_config(**changes: Any) -> LocalConfig:
-    """Of the installation that tests share; each worker is one of several control processes."""
-    return LocalConfig(data_dir=DATA, template_cache=CACHE, **changes)
+    """Of the shared installation; each worker is one of several control processes."""
+    furnish(DATA, "base")
+    return LocalConfig(data_dir=DATA, template_cache=disk.TEMPLATES, **changes)
+
+
+def furnish(data_dir: Path, *templates: str) -> None:
+    """Put built-in templates into a data directory on the shared disk. One process at a time."""
+    for name in templates:
+        disk.ensure_built(name)  # before the lock: a build takes minutes, and others need `base`
+    data_dir.parent.mkdir(parents=True, exist_ok=True)
+    with (data_dir.parent / "furnish.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        disk.furnish(data_dir, *templates)
 
 
 @asynccontextmanager

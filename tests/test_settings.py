@@ -172,6 +172,7 @@ def test_variables_that_are_no_settings_are_left_alone(place):
     assert load(None, {**environ, "PADDOCK_TEST_ROOTFS": "/x", "PADDOCK": "x"}) == Settings()
 
 
+@pytest.mark.proves("G3")
 def test_every_setting_has_one_name_in_the_environment():
     names = [variable(key) for key, _ in keys()]
     assert len(names) == len(set(names))

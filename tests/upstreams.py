@@ -18,7 +18,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from paddock.testing.conformance.outside import spare_addresses
+from paddock.testing.conformance.outside import addresses_locked, spare_addresses
+from tests.root import require_root
 
 _SERVERS = r"""
 import asyncio, base64, gzip, hashlib, json, os, ssl, sys
@@ -66,6 +67,14 @@ async def web(reader, writer):
                     writer.write(b"5\r\ntick\n\r\n")
                     await writer.drain()
                     await asyncio.sleep(0.1)
+                writer.write(b"0\r\n\r\n")
+                continue
+            if path == "/until":  # a file of that name is there
+                writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+                while not os.path.exists(os.path.join(sys.argv[3], query)):
+                    writer.write(b"5\r\ntick\n\r\n")
+                    await writer.drain()
+                    await asyncio.sleep(0.02)
                 writer.write(b"0\r\n\r\n")
                 continue
             if path.startswith("/git/"):
@@ -236,6 +245,16 @@ class Upstream:
         """Where git's are, that are served below https://host/git/ for the right password."""
         return self.seen.parent
 
+    async def was_asked(self, target: str) -> None:
+        """Wait for a request with this in its head."""
+        async with asyncio.timeout(20):
+            while target not in self.seen.read_text():
+                await asyncio.sleep(0.02)
+
+    def end_streams(self, name: str) -> None:
+        """The answers to `/until?name` are complete."""
+        (self.seen.parent / name).touch()
+
 
 @asynccontextmanager
 async def upstream(*names: str) -> AsyncIterator[Upstream]:
@@ -251,6 +270,7 @@ async def outside(
 ) -> AsyncIterator[Upstream]:
     """A program in a network of its own; it is given a certificate for the names, and says when it
     is ready."""
+    require_root()
     with tempfile.TemporaryDirectory(prefix="pdk-upstream-") as place:
         both = Path(place) / "both.pem"
         both.write_bytes(certificate(tuple(names)))
@@ -275,20 +295,27 @@ async def outside(
 
 def _cable(pid: int) -> str:
     """It goes with the namespace, and the namespace with its process."""
-    here, there = spare_addresses(Path("/proc/net/route").read_text())
     name = f"pdkup{pid:x}"
     inside = f"nsenter --target {pid} --net "
-    for command in (
-        f"ip link add {name} type veth peer name eth0 netns {pid}",
-        f"ip address add {here}/30 dev {name}",
-        f"ip link set {name} up",
+    with addresses_locked():
+        here, there = spare_addresses(Path("/proc/net/route").read_text())
+        _run(
+            f"ip link add {name} type veth peer name eth0 netns {pid}",
+            f"ip address add {here}/30 dev {name}",
+            f"ip link set {name} up",
+        )
+    _run(
         f"{inside}ip link set lo up",
         f"{inside}ip address add {there}/30 dev eth0",
         f"{inside}ip link set eth0 up",
         f"{inside}ip route add default via {here}",
-    ):
-        subprocess.run(command.split(), check=True, timeout=10)
+    )
     return there
+
+
+def _run(*commands: str) -> None:
+    for command in commands:
+        subprocess.run(command.split(), check=True, timeout=10)
 
 
 def gateway_of(address: str) -> str:

@@ -4,9 +4,7 @@ import asyncio
 import os
 import shutil
 import signal
-import socket
 import sys
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -16,9 +14,10 @@ import aiohttp
 from paddock.adapters.egress.config import EgressConfig
 from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.provider import LocalProvider
-from paddock.adapters.providers.local.storage import unmount_pool
 from tests.control_plane import Client
-from tests.engines import CACHE
+from tests.engines import furnish
+from tests.harness import disk
+from tests.harness.ports import free_port
 
 _PADDOCK = (sys.executable, "-m", "paddock")
 
@@ -66,8 +65,7 @@ class Server:
         """Until it says that it is ready."""
         environment = {
             **os.environ,
-            "PADDOCK_LOCAL__TEMPLATE_CACHE": str(CACHE),
-            "PADDOCK_LOCAL__POOL_SIZE_MIB": "4096",
+            "PADDOCK_LOCAL__TEMPLATE_CACHE": str(disk.TEMPLATES),
             **self._settings,
         }
         with (self.data.parent / "log").open("ab") as log:
@@ -90,6 +88,11 @@ class Server:
         assert line == expected, (line, self.log()[-2000:])
         self.starts += 1
 
+    async def restart_if_ended(self) -> None:
+        """For tests that share a server: the one before may have failed while it was down."""
+        if self._process is None or self._process.returncode is not None:
+            await self.start()
+
     async def kill(self) -> None:
         """As a crash would: without a word."""
         assert self._process is not None
@@ -111,9 +114,10 @@ class Server:
 @asynccontextmanager
 async def server(port: int | None = None, **settings: str) -> AsyncIterator[Server]:
     """Running with these settings; in the end nothing of it remains, its sandboxes included."""
-    place = Path(tempfile.mkdtemp(prefix="pdk-", dir="/var/tmp"))
+    place = disk.new_directory()
     data = place / "data"
     try:
+        furnish(data, "base")
         async with aiohttp.ClientSession() as session:
             made = Server(data, session, port, **settings)
             await made.start()
@@ -124,8 +128,7 @@ async def server(port: int | None = None, **settings: str) -> AsyncIterator[Serv
                     await made.stop()
                 await _remove_sandboxes(data)
     finally:
-        unmount_pool(data)
-        shutil.rmtree(place, ignore_errors=True)
+        disk.remove(place)
 
 
 async def _remove_sandboxes(data: Path) -> None:
@@ -161,10 +164,3 @@ async def destroy(data: Path, sandbox_id: str, egress: EgressConfig | None = Non
     async with at_provider(data, egress) as provider:
         async for found in provider.find({"paddock.sandbox": sandbox_id}):
             await provider.destroy(found.ref)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

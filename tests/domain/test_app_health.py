@@ -23,11 +23,11 @@ from paddock.domain.task_faults import Fault
 from paddock.domain.task_rounds import Checked, CheckState, Round, with_app
 from paddock.domain.task_wish import Check, Rounds, TaskWish, checked
 
-pytestmark = pytest.mark.proves("T11")
 UP, DOWN = WebSeen(80, status=200), WebSeen(80, error="nothing listens there")
 RUNS, GONE = WorkerSeen("w", "running"), WorkerSeen("w", "gave_up", 1)
 
 
+@pytest.mark.proves("T11")
 @pytest.mark.parametrize(
     ("web", "worker", "healthy", "preview"),
     [
@@ -54,6 +54,7 @@ def test_it_is_healthy_by_its_build_its_preview_and_its_workers(
     assert health_again(asdict(found)) == found
 
 
+@pytest.mark.proves("T11")
 def test_a_build_that_was_not_run_or_gave_no_answer_has_neither_passed_nor_failed():
     wish = HealthWish(workers=("w",), build="make")
     assert build_of(wish, [Checked("make", 0, state=CheckState.PASSED)]) is CheckState.PASSED
@@ -132,6 +133,7 @@ def test_a_glob_means_what_it_means_to_git(glob, path, is_meant):
     assert meets(glob, path) is is_meant
 
 
+@pytest.mark.proves("T11")
 def test_only_the_files_of_the_preset_start_it_anew_unless_others_are_named():
     vite = HealthWish(Web(80, preset="vite"), restart=("web",))
     changed = ["src/x.tsx", "postcss.config.js", "src/index.css", "README.md", "tailwind.config.ts"]
@@ -181,6 +183,7 @@ def test_health_alone_ends_rounds_and_its_name_is_no_checks():
         checked(replace(wish, checks=(Check("app health", ("true",)),)))
 
 
+@pytest.mark.proves("V6")
 @pytest.mark.parametrize(
     ("page", "said"),
     [

@@ -8,7 +8,6 @@ from paddock.domain import approval as rules
 from paddock.domain.approval import Answer, Approval, Kind, Level, State
 from paddock.domain.errors import Conflict, Forbidden, InvalidRequest
 
-pytestmark = pytest.mark.proves("U5")
 ASKED = Approval(
     id="apr_1",
     team_id="tem_1",

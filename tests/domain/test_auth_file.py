@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 from paddock.domain.auth_file import blanked
 from paddock.domain.errors import InvalidRequest
 
-pytestmark = pytest.mark.proves("K7")
-
 REFRESH = ("refresh", "refreshToken", "refresh_token", "refresh-token", "REFRESH_TOKEN")
 _leaves = st.none() | st.booleans() | st.integers() | st.text(max_size=20)
 _keys = st.text(max_size=10) | st.sampled_from(REFRESH)
@@ -61,6 +59,7 @@ def _without(value: Any) -> Any:
     return value
 
 
+@pytest.mark.proves("K7")
 @given(_documents)
 def test_nothing_that_refreshes_is_left_and_all_else_is(document: Any) -> None:
     made = json.loads(blanked(json.dumps(document)))
@@ -69,6 +68,7 @@ def test_nothing_that_refreshes_is_left_and_all_else_is(document: Any) -> None:
     assert _without(made) == _without(document)
 
 
+@pytest.mark.proves("K7")
 @given(st.text(max_size=30), st.sampled_from(REFRESH), st.integers(0, 5))
 def test_a_token_is_found_in_json_within_json(secret: str, key: str, depth: int) -> None:
     secret = f"secret-{secret}-secret"
@@ -83,6 +83,7 @@ def test_a_token_is_found_in_json_within_json(secret: str, key: str, depth: int)
     assert held == {"account": {key: "", "access": "kept"}}
 
 
+@pytest.mark.proves("K7")
 @pytest.mark.parametrize(
     ("document", "wanted"),
     [
@@ -107,6 +108,7 @@ def test_agents_find_their_keys_as_they_were(document: Any, wanted: Any) -> None
     assert json.loads(blanked(json.dumps(document))) == wanted
 
 
+@pytest.mark.proves("K7")
 @pytest.mark.parametrize(
     "text", ["", "token=abc", "{", "[" * 100_000], ids=["empty", "plain", "cut off", "too deep"]
 )
@@ -115,6 +117,7 @@ def test_what_is_not_json_does_not_leave(text: str) -> None:
         blanked(text)
 
 
+@pytest.mark.proves("K7")
 @pytest.mark.parametrize(
     "text",
     [

@@ -13,7 +13,6 @@ USAGE, ENDS = AgentEvent(_K.USAGE), AgentEvent(_K.COMPLETED, {"text": "done"})
 BROKEN_OFF = AgentEvent(_K.COMPLETED, {"text": "", "ok": False})
 
 
-@pytest.mark.proves("M8")
 @pytest.mark.parametrize(
     ("events", "turns"),
     [

@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 from paddock.domain.event import Event
 from paddock.domain.history import first_steps, folded, is_quiet, last_steps
 
-pytestmark = pytest.mark.proves("U9")
-
 
 def told(*kinds, data=None):
     """One event a second."""
@@ -22,6 +20,7 @@ def shown(steps):
     return [(step.kind, step.count) for step in steps]
 
 
+@pytest.mark.proves("U9")
 def test_what_is_periodic_is_told_once_between_two_steps():
     beat, usage = "custom.agent.heartbeat", "custom.metrics"
     events = told("sandbox.running", *(beat, usage) * 50, "custom.step", beat, beat)
@@ -38,6 +37,7 @@ def test_what_is_periodic_is_told_once_between_two_steps():
     assert steps[3].after_s == 102.0 - 3.0
 
 
+@pytest.mark.proves("U9")
 def test_what_repeats_the_step_before_is_counted_and_what_differs_is_not():
     events = told("custom.retry", "custom.retry", "custom.retry", "custom.step", "custom.retry")
     assert shown(folded(events)) == [("custom.retry", 3), ("custom.step", 1), ("custom.retry", 1)]
@@ -45,6 +45,7 @@ def test_what_repeats_the_step_before_is_counted_and_what_differs_is_not():
     assert shown(folded([*events, *other]))[-2:] == [("custom.retry", 1), ("custom.retry", 1)]
 
 
+@pytest.mark.proves("U9")
 def test_a_commands_end_belongs_to_its_start():
     began = Event("t", "command.started", "s", 1.0, {"command": "cmd_1", "program": "sh"}, "a", 1)
     between = Event("t", "custom.step", "s", 2.0, {}, "a", 2)
@@ -69,6 +70,7 @@ def test_kinds_are_quiet_by_their_last_word():
 KINDS = st.sampled_from(["custom.a", "custom.b", "custom.ping", "custom.tick", "sandbox.running"])
 
 
+@pytest.mark.proves("U9")
 @given(st.lists(KINDS, min_size=1, max_size=80), st.integers(1, 7))
 def test_pages_tell_every_event_once_in_either_direction(kinds, limit):
     events = told(*kinds)

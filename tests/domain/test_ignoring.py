@@ -19,7 +19,6 @@ from paddock.domain.ignoring import (
 )
 from paddock.domain.template import SourceKind, Template, TemplateSource
 
-pytestmark = pytest.mark.proves("N1")
 BASE = Template("base", TemplateSource(SourceKind.DEBIAN, "trixie"))
 
 
@@ -94,6 +93,7 @@ def test_a_pattern_meets_names_of_one_directory(rule, name, meets):
     assert Rule.parse(rule).meets(name) is meets
 
 
+@pytest.mark.proves("N1")
 @pytest.mark.parametrize(
     "rule",
     [
@@ -107,6 +107,7 @@ def test_a_rule_that_covers_the_home_is_refused(rule):
     assert "/home/user/.cache" in caught.value.remediation
 
 
+@pytest.mark.proves("N1")
 def test_the_working_directory_and_the_home_of_root_are_covered_by_no_rule_either():
     with pytest.raises(InvalidRequest, match="/srv/app, where the work is"):
         replace(BASE, workdir="/srv/app", snapshot_ignore=("/srv/a*",))
@@ -137,6 +138,7 @@ def test_a_working_directory_is_a_plain_path_from_the_root(workdir):
 _PART = st.text("abc.-_ [", min_size=1, max_size=6).filter(lambda part: part not in (".", ".."))
 
 
+@pytest.mark.proves("N1")
 @given(st.lists(_PART, min_size=1, max_size=4), st.lists(_PART, min_size=1, max_size=5))
 def test_a_plain_rule_covers_exactly_itself_and_what_is_below(place, directory):
     covers = Rule.parse("/" + "/".join(place)).covers("/" + "/".join(directory))
@@ -150,6 +152,7 @@ def test_there_are_not_too_many_rules():
         parsed([*rules, "/var/cache/more"])
 
 
+@pytest.mark.proves("N1")
 @pytest.mark.parametrize(
     ("wish", "whole"),
     [

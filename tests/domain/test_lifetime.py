@@ -20,6 +20,7 @@ def test_a_running_sandbox_without_work_is_stopped_after_its_idle_time():
     assert due(S.PAUSED, lifetime, clock, 9999) is None
 
 
+@pytest.mark.proves("L9")
 def test_keep_alive_and_always_on_hold_idleness_off_but_no_deadline():
     clock = Clockwork(active_at=1000, keep_alive_until=2000)
     assert idle_at(Lifetime(idle_timeout_s=60), clock) == 2000
@@ -70,7 +71,6 @@ def test_a_time_that_makes_no_sense_is_refused_by_name(name, value):
         Lifetime(**{name: value})
 
 
-@pytest.mark.proves("L8")
 def test_what_is_not_said_of_a_lifetime_stays_as_it_was():
     before = Lifetime(60, OnTimeout.PAUSE, 120, 180, always_on=True)
     assert before.changed({}) == before

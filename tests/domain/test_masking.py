@@ -17,7 +17,6 @@ from paddock.domain.broker.masking import Mask, NameMask, secret_values, strings
 from paddock.domain.conversation import LONGEST_LINE
 from paddock.services.task_reading import read_lines
 
-pytestmark = pytest.mark.proves("K9")
 VALUE = "sk-T0ken/with+all=of&<it>'\" é 0123456789"
 PEM = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0\nAbCdEfGhIjKlMnOpQrSt\n-----END KEY-----"
 MASK = Mask({VALUE: "(KEY)", PEM: "(PEM)"})
@@ -61,6 +60,7 @@ WRITERS = {
 }
 
 
+@pytest.mark.proves("K9")
 @pytest.mark.parametrize("writer", WRITERS)
 def test_a_value_is_masked_however_it_is_written(writer: str):
     said = WRITERS[writer](VALUE)
@@ -74,6 +74,7 @@ def test_a_value_is_masked_however_it_is_written(writer: str):
     assert MASK.told({said: [{"deep": (said, 7, None)}]}) != {said: [{"deep": (said, 7, None)}]}
 
 
+@pytest.mark.proves("K9")
 @given(st.text(min_size=6, max_size=40), st.sampled_from(sorted(WRITERS)))
 def test_any_value_is_known_in_any_form(value: str, writer: str):
     try:
@@ -87,6 +88,7 @@ def test_any_value_is_known_in_any_form(value: str, writer: str):
     assert any(form in said for form in forms(value.encode())), (said, forms(value.encode()))
 
 
+@pytest.mark.proves("K9")
 def test_of_a_value_with_several_lines_each_is_masked():
     for line in PEM.split("\n"):
         assert line not in MASK.text(f"{line}\n")
@@ -122,6 +124,7 @@ def read_in_parts(text: bytes, borders: list[int], mask: Mask = MASK) -> tuple[b
     return kept, lines
 
 
+@pytest.mark.proves("K9")
 @given(st.lists(st.integers(0, 400), max_size=8))
 def test_lines_are_read_masked_however_they_come(cuts: list[int]):
     text = b"one " + LINE + b"\n" + LINE + b" more\n" + LINE
@@ -130,6 +133,7 @@ def test_lines_are_read_masked_however_they_come(cuts: list[int]):
     assert b"\n".join(lines) == kept
 
 
+@pytest.mark.proves("K9")
 @pytest.mark.parametrize("cut", [1, 20])
 def test_a_line_that_is_too_long_is_kept_masked_too(cut: int):
     value = b"a-plain-token-0123456789"
@@ -179,6 +183,7 @@ def labels(text: str, size: int = 63) -> str:
     return ".".join(text[at : at + size] for at in range(0, len(text), size))
 
 
+@pytest.mark.proves("K9")
 @pytest.mark.parametrize(
     "name",
     [

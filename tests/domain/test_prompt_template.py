@@ -18,10 +18,10 @@ from paddock.domain.prompt_template import (
 )
 from paddock.domain.task_wish import LONGEST_PROMPT, Check, TaskWish, checked
 
-pytestmark = pytest.mark.proves("T17")
 SECRET = "sk-0123456789abcdef"
 
 
+@pytest.mark.proves("T17")
 def test_what_was_given_is_in_its_place_and_is_not_looked_into_again():
     prompt = "Do {{title}}, {{ title }} in {{directory}}. {{ not this }} {single} {{}}"
     values = {"title": "{{directory}}", "directory": "/home/user/w"}
@@ -34,6 +34,7 @@ def test_a_text_without_places_stays_as_it_is(text):
     assert filled_in(text.replace("{{", ""), {"a": "b"}) == text.replace("{{", "")
 
 
+@pytest.mark.proves("T17")
 def test_what_nobody_gave_is_refused_with_what_is_known():
     check_template("{{title}} {{task_id}}", {"title": "x", "unused": "y"})
     with pytest.raises(InvalidRequest, match="nobody gave: branch, not-a-name") as refused:
@@ -56,6 +57,7 @@ def test_amounts_are_bounded():
         check_template("x", {"v": "y" * (LONGEST_VALUE + 1)})
 
 
+@pytest.mark.proves("T17")
 @pytest.mark.parametrize("variables", [{"TOKEN": "x"}, {"a": SECRET}, {"a": f"Bearer {SECRET}"}])
 def test_secrets_are_no_variables_and_no_message_tells_them(variables):
     with pytest.raises(InvalidRequest) as refused:
@@ -67,6 +69,7 @@ def test_what_only_looks_like_a_secret_is_a_variable():
     check_no_secret({"title": "a short one", "token": "x"}, {"TOKEN"}, [SECRET, "short", " "])
 
 
+@pytest.mark.proves("T17")
 @pytest.mark.parametrize(("length", "is_refused"), [(11, False), (12, True)])
 def test_short_secrets_cannot_be_guessed(length, is_refused):
     secret = "x" * length

@@ -28,7 +28,6 @@ def record(state: SandboxState = S.CREATING, **more: object) -> SandboxRecord:
     )
 
 
-@pytest.mark.proves("L3")
 def test_a_start_winds_the_clock_and_a_stop_lets_it_run_down():
     running = moved(record(lifetime=Lifetime(timeout_s=60)), S.RUNNING, 100.0)
     assert running.clock == Clockwork(active_at=100.0, expires_at=160.0)

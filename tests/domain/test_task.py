@@ -27,6 +27,7 @@ def task(state: TaskState = S.PENDING, timeout_s: float = 60.0) -> TaskRecord:
     return TaskRecord("tsk_1", "tem_1", "a", wish, 1.0, 1.0, state=state)
 
 
+@pytest.mark.proves("T2")
 def test_every_state_that_is_not_final_can_fail_and_be_cancelled():
     for state in S:
         ends = {S.FAILED, S.CANCELLED}
@@ -43,6 +44,7 @@ def test_the_clock_begins_with_the_workspace_and_ends_with_the_task():
     assert (failed.ended_at, failed.reason) == (30.0, Reason.DEADLINE)
 
 
+@pytest.mark.proves("T2")
 @given(st.sampled_from(S), st.sampled_from(S))
 def test_an_impossible_move_is_a_conflict_that_says_what_is_possible(current, target):
     if target in TRANSITIONS[current]:

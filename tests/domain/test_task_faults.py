@@ -4,7 +4,6 @@ import pytest
 
 from paddock.domain.task_faults import Fault, fault_of_agent, fault_of_check
 
-pytestmark = pytest.mark.proves("T17")
 CHECKS = [
     (1, "FAILED tests/test_a.py::test_total - assert 3 == 4", "pytest", Fault.CODE),
     (2, "src/a.c:3:5: error: expected ';' before 'return'", "make", Fault.CODE),
@@ -53,16 +52,19 @@ AGENTS = [
 ]
 
 
+@pytest.mark.proves("T17")
 @pytest.mark.parametrize(("code", "said", "program", "fault"), CHECKS)
 def test_a_check_that_failed_says_whose_fault_it_is(code, said, program, fault):
     assert fault_of_check(code, said, program=program, has_answered=True) is fault
 
 
+@pytest.mark.proves("T17")
 @pytest.mark.parametrize(("why", "fault"), AGENTS)
 def test_an_agent_that_failed_says_whose_fault_it_is(why, fault):
     assert fault_of_agent(why) is fault
 
 
+@pytest.mark.proves("T17")
 def test_in_doubt_it_is_the_surroundings():
     found = fault_of_check(124, "testing…", program="pytest", has_answered=False)
     assert found is Fault.UNKNOWN

@@ -28,7 +28,6 @@ from paddock.domain.task_review import (
 from paddock.domain.task_rounds import Left
 from paddock.domain.task_wish import Check, Review, Rounds, TaskWish, checked
 
-pytestmark = pytest.mark.proves("T19")
 NIT, MINOR, MAJOR = (
     Finding(Severity.NIT, "a nit"),
     Finding(Severity.MINOR, "a minor"),
@@ -69,6 +68,7 @@ def test_the_last_verdict_is_read(words, opinion, findings):
     assert verdict_of(words) == (opinion, findings)
 
 
+@pytest.mark.proves("T19")
 @pytest.mark.parametrize(
     ("opinion", "findings", "is_approved"),
     [
@@ -93,6 +93,7 @@ def reviews(*opinions, findings=(MAJOR,)):
     ]
 
 
+@pytest.mark.proves("T19")
 def test_whose_turn_it_is_after_a_review():
     yes, no, what = Opinion.APPROVE, Opinion.REVISE, Opinion.UNKNOWN
     limits = Review(rounds=2)

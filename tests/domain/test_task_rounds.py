@@ -24,7 +24,6 @@ from paddock.domain.task_rounds import (
 )
 from paddock.domain.task_wish import Check, Rounds, TaskWish, checked
 
-pytestmark = pytest.mark.proves("T13", "T14")
 TESTS, LINT = Check("tests", ("make", "test"), description="it adds up"), Check("lint", ("ruff",))
 BAD = Checked("tests", 1, "assert 3 == 4", state=CheckState.FAILED)
 FINE = Checked("lint", 0, state=CheckState.PASSED)
@@ -40,6 +39,7 @@ def after(*rounds, limits=WISH.rounds, left=None):
     return after_round(rounds, limits, left or Left())
 
 
+@pytest.mark.proves("T13", "T14")
 def test_what_passed_is_done_and_what_failed_is_tried_again():
     assert after(of(1, replace(BAD, state=CheckState.PASSED), FINE)).step is Step.COMPLETE
     assert after(of(1, BAD, FINE)).step is Step.BEGIN
@@ -48,6 +48,7 @@ def test_what_passed_is_done_and_what_failed_is_tried_again():
     assert after(of(1, BAD, FINE), limits=Rounds()).reason is Reason.CHECKS_FAILED
 
 
+@pytest.mark.proves("T13", "Q4")
 def test_an_unknown_answer_is_no_pass_and_alone_it_is_no_fault_of_the_code():
     alone = of(1, replace(BAD, state=CheckState.PASSED), LATE)
     assert not alone.is_good
@@ -61,6 +62,7 @@ def test_what_the_surroundings_surely_did_ends_it_whatever_else_failed():
     assert after(of(1, BAD, full)).reason is Reason.SURROUNDINGS
 
 
+@pytest.mark.proves("T13")
 @pytest.mark.parametrize(
     ("left", "reason"),
     [(Left(is_late=True), Reason.DEADLINE), (Left(spent="2 of 2 turns"), Reason.BUDGET)],
@@ -81,6 +83,7 @@ def test_rounds_that_change_nothing_are_counted_in_a_row():
     assert after(*nobody_knows, limits=many).step is Step.BEGIN
 
 
+@pytest.mark.proves("T13")
 def test_errors_are_counted_in_a_row():
     broke = [broken_off("it went wrong", number=n, run=n) for n in (1, 2, 3)]
     many = Rounds(20)
@@ -92,6 +95,7 @@ def test_errors_are_counted_in_a_row():
     assert after(refused, limits=many).reason is Reason.SURROUNDINGS
 
 
+@pytest.mark.proves("T14")
 def test_the_agent_is_told_what_will_be_checked_and_what_was_wrong():
     assert first_prompt(WISH) == (
         "Do it.\n\nWhen you say that you are done, these are run, and each has to pass:\n"
@@ -119,6 +123,7 @@ def test_what_nobody_ran_is_unknown():
     assert checked_again({"name": "a", "exit_code": 0, "state": "passed"}).is_good
 
 
+@pytest.mark.proves("T13")
 def test_rounds_need_a_check_and_are_bounded():
     for wrong in (
         replace(WISH, checks=()),

@@ -8,7 +8,7 @@ from paddock.domain.egress.asking import may_be_asked_for, may_be_resolved
 from paddock.domain.egress.rule import parse
 from paddock.gateway.asking import MOST_HELD, MOST_PLACES, Asking, Question
 
-pytestmark = [pytest.mark.timeout(20), pytest.mark.proves("U5", "P16")]
+pytestmark = pytest.mark.timeout(20)
 PLACE = ("a.example", 443)
 
 
@@ -139,6 +139,7 @@ def test_what_may_be_asked_for(name, address, may):
     assert may_be_asked_for(name, address) is may
 
 
+@pytest.mark.proves("P16")
 def test_a_name_that_is_denied_does_not_exist():
     rules = [parse("!a.example"), parse("!b.example:25"), parse("!*.c.example")]
     assert not may_be_resolved(rules, "a.example")

@@ -22,7 +22,7 @@ from paddock.gateway.protocol import (
     SetCredentials,
 )
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.proves("P16")]
+pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.fixture

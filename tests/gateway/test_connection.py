@@ -14,7 +14,7 @@ from paddock.gateway.journal import Journal
 from paddock.gateway.outside import Outside
 from paddock.gateway.protocol import Credential, RuleText
 
-pytestmark = [pytest.mark.timeout(20), pytest.mark.proves("P16")]
+pytestmark = pytest.mark.timeout(20)
 HOST = "a.example"
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -113,6 +113,7 @@ async def test_who_only_listens_is_told_of_and_cut_off(world: World):
         await inside[0].read()
 
 
+@pytest.mark.proves("P16")
 async def test_an_address_that_is_denied_while_it_is_connected_to_is_not_joined(world: World):
     connected, go_on = asyncio.Event(), asyncio.Event()
 
@@ -135,6 +136,7 @@ async def test_an_address_that_is_denied_while_it_is_connected_to_is_not_joined(
         await inside[0].readuntil(b"\r\n\r\n")
 
 
+@pytest.mark.proves("P16")
 async def test_what_is_said_late_is_judged_by_the_rules_of_then(world: World):
     request = "GET http://a.example:{port}/x"
     world.rules(request, "a.example:{port}")
@@ -151,6 +153,7 @@ async def _said(inside: Streams, data: bytes) -> bytes:
         return await inside[0].read()
 
 
+@pytest.mark.proves("P16")
 @pytest.mark.parametrize(
     "line",
     [b"POST /" + b"x" * 9000 + b" HTTP/1.1", b"POST\t/x\tHTTP/1.1", b"POST /x", b"POST\x0b/x"],
@@ -196,7 +199,6 @@ ROUTE = Credential(
 )
 
 
-@pytest.mark.proves("K5")
 async def test_a_model_route_has_no_websocket_that_nobody_counts(world: World):
     world.fence.desk.take([ROUTE], "1")
     reader, writer = await asyncio.open_connection("127.0.0.1", world.gate)

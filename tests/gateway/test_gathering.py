@@ -22,7 +22,7 @@ from paddock.gateway.protocol import Credential, RuleText
 from paddock.gateway.room import MOST_OF_REQUEST, MOST_OF_SANDBOX, Patience, Share
 from tests.upstreams import certificate
 
-pytestmark = [pytest.mark.timeout(90), pytest.mark.proves("K5")]
+pytestmark = pytest.mark.timeout(90)
 HOST = "a.example"
 INSIDE = "own.models.paddock.internal"
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -440,6 +440,7 @@ async def test_a_request_behind_one_that_waits_does_not_overtake_it(world: World
     assert world.lines == []
 
 
+@pytest.mark.proves("K5")
 @pytest.mark.parametrize(
     "path",
     ["/v1/chat/completions#/embeddings", "/v1/embeddings;/../chat/completions", "/v1/x;/responses"],

@@ -4,13 +4,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
-import pytest
 
 from paddock.domain.broker.models import Tokens
 from paddock.gateway.journal import LARGEST_BATCH, OTHERS, Journal, Key, ModelKey, UseKey
 from paddock.gateway.protocol import Flows
-
-pytestmark = pytest.mark.proves("P16")
 
 
 def key(host: str = "a.example", **more: object) -> Key:

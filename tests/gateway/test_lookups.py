@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.timeout(90), pytest.mark.proves("P16")]
+pytestmark = pytest.mark.timeout(90)
 
 # In a network and with a resolver of its own, which is silent about some names.
 _WORLD = r"""
@@ -63,6 +63,7 @@ uvloop.run(main())
 """
 
 
+@pytest.mark.slow
 def test_who_asks_what_is_never_answered_waits_alone(tmp_path: Path):
     done = subprocess.run(
         ["unshare", "--net", "--mount", sys.executable, "-c", _WORLD, str(tmp_path / "resolver")],

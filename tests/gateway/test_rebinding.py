@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.proves("P16")]
+pytestmark = pytest.mark.timeout(60)
 
 # In a network and with a resolver of its own. Every second answer is loopback, where somebody
 # listens who should never be spoken to; the others are an address that a rule opens.
@@ -80,6 +80,7 @@ def dialled(tmp_path: Any, fresh_s: float) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.proves("P16")
 def test_what_is_connected_to_is_what_was_checked(tmp_path, need):
     if os.geteuid() != 0:
         need("root", "only root can give a program a resolver of its own")

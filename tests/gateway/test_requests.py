@@ -10,8 +10,6 @@ from paddock.gateway.injecting import Head
 from paddock.gateway.requests import Denied, Malformed, Request, Requests, split_host
 from paddock.gateway.sniffing import Spoken, spoken
 
-pytestmark = pytest.mark.proves("P16")
-
 
 def reading(host: str = "a.example", *, once: bool = False) -> tuple[Requests, list[Request]]:
     seen: list[Request] = []
@@ -78,6 +76,7 @@ def _unchunked(body: bytes) -> bytes:
     return found
 
 
+@pytest.mark.proves("P16")
 @given(st.integers(1, len(GET) + 20))
 def test_nothing_of_a_denied_request_is_passed_on(cut):
     denied = b"GET /secret HTTP/1.1\r\nHost: b.example\r\n\r\n"
@@ -90,6 +89,7 @@ def test_nothing_of_a_denied_request_is_passed_on(cut):
     assert b"b.example" not in sent
 
 
+@pytest.mark.proves("P16")
 @pytest.mark.parametrize(
     "raw",
     [

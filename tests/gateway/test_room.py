@@ -1,11 +1,7 @@
 """What is read of requests before they are sent has a bound: a request's, a sandbox's, and one of
 all sandboxes together, of which nobody gets all."""
 
-import pytest
-
 from paddock.gateway.room import MOST_IN_ALL, MOST_OF_SANDBOX, Full, Room, Share
-
-pytestmark = pytest.mark.proves("K5")
 
 
 def test_a_sandbox_takes_so_much_and_what_it_had_comes_back():

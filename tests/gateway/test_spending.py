@@ -14,8 +14,6 @@ from paddock.gateway.elsewhere import is_elsewhere
 from paddock.gateway.ledger import Ledger, Reserved
 from paddock.gateway.protocol import Credential
 
-pytestmark = pytest.mark.proves("K5")
-
 
 @pytest.mark.parametrize(
     ("said", "output"),

@@ -1,7 +1,6 @@
 """Guests for the tests: one shared by all that leave it usable, and fresh ones for the others."""
 
 import os
-import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
@@ -17,12 +16,25 @@ from tests.engines import base_root, open_local
 from tests.guest.forms import GuestForm, PackedGuest
 from tests.guest.joined import JoinedGuest
 from tests.guest.raw import Raw
+from tests.harness import ports
 
 FORMS: dict[str, Callable[..., GuestForm]] = {"joined": JoinedGuest, "packed": PackedGuest}
 """Each form that passes these tests is a guest."""
 
+# Both forms run the same code. What the packed one does with another process, another user or
+# another file system is tried with every change, the rest of it in `make test-slow`.
+PACKED_TOO = ("test_exec", "test_filesystem", "test_host")
+
 StartGuest = Callable[..., Awaitable[GuestForm]]
 StartPacked = Callable[..., Awaitable[PackedGuest]]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    is_quick = metafunc.module.__name__.rpartition(".")[2] in PACKED_TOO
+    packed = pytest.param("packed", marks=() if is_quick else pytest.mark.slow)
+    for name, scope in (("shared", "session"), ("start_guest", "function")):
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(name, ["joined", packed], indirect=True, scope=scope)
 
 
 @pytest_asyncio.fixture(scope="session")
@@ -39,7 +51,7 @@ async def rootfs(need: Need) -> AsyncIterator[Path]:
         yield root
 
 
-@pytest_asyncio.fixture(scope="session", params=sorted(FORMS))
+@pytest_asyncio.fixture(scope="session")
 async def shared(request: pytest.FixtureRequest, rootfs: Path) -> AsyncIterator[GuestForm]:
     """A guest that many tests use one after the other."""
     async with FORMS[request.param](rootfs) as form:
@@ -59,7 +71,7 @@ async def raw(shared: GuestForm) -> AsyncIterator[Raw]:
         yield client
 
 
-@pytest_asyncio.fixture(params=sorted(FORMS))
+@pytest_asyncio.fixture
 async def start_guest(request: pytest.FixtureRequest, rootfs: Path) -> AsyncIterator[StartGuest]:
     """Starts guests of one's own; all are gone when the test ends."""
     async with AsyncExitStack() as stack:
@@ -83,9 +95,7 @@ async def start_packed(rootfs: Path) -> AsyncIterator[StartPacked]:
 
 @pytest.fixture
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return ports.free_port()
 
 
 @pytest.fixture

@@ -166,10 +166,12 @@ async def test_a_daemon_left_behind_does_not_hold_up_the_end(guest: Guest) -> No
 async def test_a_daemon_left_behind_is_not_killed_by_writing_to_its_old_output(
     guest: Guest,
 ) -> None:
-    script = "(for i in 1 2 3 4 5 6 7 8; do sleep 0.1; echo noise; done; touch survived) & true"
+    noise = "for i in 1 2 3 4 5 6 7 8; do sleep 0.1; echo noise; done"
+    script = f"rm -f survived; ({noise}; touch survived) & true"
     await guest.exec(["sh", "-c", script])
-    await asyncio.sleep(1.5)
-    assert (await guest.files.stat("survived")).size == 0
+    async with asyncio.timeout(10):
+        while (await guest.exec(["test", "-e", "survived"])).exit_code != 0:
+            await asyncio.sleep(0.05)
 
 
 async def test_output_written_just_after_the_end_is_still_taken(guest: Guest) -> None:
@@ -194,15 +196,16 @@ async def test_too_many_arguments_are_refused_by_the_kernel_and_said_so(guest: G
 
 
 async def test_a_caller_that_goes_away_takes_its_command_with_it(guest: Guest) -> None:
-    task = asyncio.create_task(guest.exec(["sh", "-c", "sleep 300; true"]))
-    await asyncio.sleep(0.3)
+    async def until(running: bool) -> None:
+        async with asyncio.timeout(10):
+            while ((await guest.exec(["pgrep", "-f", "sleep 4321"])).exit_code == 0) != running:
+                await asyncio.sleep(0.05)
+
+    task = asyncio.create_task(guest.exec(["sh", "-c", "sleep 4321; true"]))
+    await until(running=True)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    for _ in range(50):
-        if (await guest.exec(["pgrep", "-f", "sleep 300"])).exit_code == 1:
-            return
-        await asyncio.sleep(0.1)
-    pytest.fail("the command still runs")
+    await until(running=False)
 
 
 async def test_commands_can_use_sudo(guest: Guest) -> None:

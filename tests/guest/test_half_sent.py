@@ -10,7 +10,7 @@ from paddock.domain.errors import NotFound
 from paddock.guest_client import Guest
 from tests.guest.raw import Raw
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.proves("S12")]
+pytestmark = pytest.mark.timeout(60)
 
 SIZE = 3 << 20
 FORM = "multipart/form-data; boundary=edge"
@@ -42,6 +42,7 @@ async def cut(raw: Raw, path: str, kind: str, sent: bytes, length: int) -> None:
     writer.close()
 
 
+@pytest.mark.proves("S12")
 @pytest.mark.parametrize("size", [1000, SIZE])
 @pytest.mark.parametrize("kind", [FORM, "application/octet-stream"], ids=["form", "plain"])
 async def test_a_connection_that_breaks(raw: Raw, guest: Guest, kind: str, size: int) -> None:
@@ -54,6 +55,7 @@ async def test_a_connection_that_breaks(raw: Raw, guest: Guest, kind: str, size:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.proves("S12")
 @pytest.mark.parametrize("size", [1000, SIZE])
 async def test_a_form_without_its_end(raw: Raw, guest: Guest, size: int) -> None:
     body = form("endless", os.urandom(size))[:-2]
@@ -62,6 +64,7 @@ async def test_a_form_without_its_end(raw: Raw, guest: Guest, size: int) -> None
     assert not await is_there(guest, "endless")
 
 
+@pytest.mark.proves("S12")
 async def test_of_a_form_the_files_that_came_whole_stay(raw: Raw, guest: Guest) -> None:
     body = form("first", b"whole") + form("second", os.urandom(SIZE))[:-2]
     answer = await raw("POST", "/files", headers={"content-type": FORM}, body=body)
@@ -70,6 +73,7 @@ async def test_of_a_form_the_files_that_came_whole_stay(raw: Raw, guest: Guest) 
     assert not await is_there(guest, "second")
 
 
+@pytest.mark.proves("S12")
 @pytest.mark.parametrize("size", [1000, SIZE])
 async def test_a_compressed_body_without_its_end(raw: Raw, guest: Guest, size: int) -> None:
     body = gzip.compress(os.urandom(size))[:-10]
@@ -79,6 +83,7 @@ async def test_a_compressed_body_without_its_end(raw: Raw, guest: Guest, size: i
     assert not await is_there(guest, "squeezed")
 
 
+@pytest.mark.proves("S12")
 async def test_nobody_sees_a_file_before_it_is_whole(guest: Guest) -> None:
     seen, content = [], os.urandom(1 << 20)
 
@@ -96,6 +101,7 @@ async def test_nobody_sees_a_file_before_it_is_whole(guest: Guest) -> None:
     assert (entry.mode, entry.owner) == (0o644, "user")
 
 
+@pytest.mark.proves("S12")
 async def test_of_two_that_are_sent_at_once_one_is_there_and_whole(guest: Guest) -> None:
     async def pieces(piece: bytes):
         for _ in range(4):

@@ -106,11 +106,12 @@ async def test_new_users_are_known_at_once(start_guest: StartGuest) -> None:
 
 async def test_orphans_are_reaped(guest: Guest) -> None:
     await guest.exec(["sh", "-c", "for i in $(seq 1 50); do (setsid sleep 0.2 &) ; done"])
-    await asyncio.sleep(1)
-    result = await guest.exec(
-        ["sh", "-c", "grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l"]
-    )
-    assert result.text.strip() == "0"
+    dead = "grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l"
+    async with asyncio.timeout(10):
+        while (await guest.exec(["pgrep", "-f", "^sleep 0.2"])).exit_code == 0:
+            await asyncio.sleep(0.05)
+        while (await guest.exec(["sh", "-c", dead])).text.strip() != "0":
+            await asyncio.sleep(0.05)
 
 
 async def test_the_user_can_neither_signal_nor_read_the_guest(guest: Guest, shared: object) -> None:

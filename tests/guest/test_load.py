@@ -16,7 +16,8 @@ from tests.guest.raw import Raw, frame
 
 pytestmark = pytest.mark.timeout(120)
 
-MUCH = 512 << 20
+MUCH = pytest.mark.parametrize("much", [96 << 20, pytest.param(512 << 20, marks=pytest.mark.slow)])
+"""More than a guest may hold in memory."""
 
 
 def _status(pid: int, field: str) -> int:
@@ -24,12 +25,18 @@ def _status(pid: int, field: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 
-async def test_half_a_gigabyte_of_a_run_goes_to_disk_in_bounded_memory(
-    start_guest: StartGuest,
+def _processor_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@MUCH
+async def test_much_output_of_a_run_goes_to_disk_in_bounded_memory(
+    start_guest: StartGuest, much: int
 ) -> None:
     form = await start_guest()
     async with Guest(form.address) as guest:
-        await guest.runs.start("much", ["head", "-c", str(MUCH), "/dev/zero"], log_cap=32 << 20)
+        await guest.runs.start("much", ["head", "-c", str(much), "/dev/zero"], log_cap=32 << 20)
         size = 0
         async for event in guest.runs.tail("much"):
             if isinstance(event, Chunk):
@@ -39,18 +46,21 @@ async def test_half_a_gigabyte_of_a_run_goes_to_disk_in_bounded_memory(
             else:
                 assert isinstance(event, RunExit)
                 assert event.exit_code == 0
-        assert size == MUCH
+        assert size == much
     assert _status(form.host_pid(), "VmHWM") < 48 << 20
 
 
-async def test_half_a_gigabyte_is_streamed_in_bounded_memory(start_guest: StartGuest) -> None:
+@MUCH
+async def test_much_output_is_streamed_in_bounded_memory(
+    start_guest: StartGuest, much: int
+) -> None:
     form = await start_guest()
     async with Guest(form.address) as guest:
         size = 0
-        async for event in guest.start(["head", "-c", str(MUCH), "/dev/zero"]):
+        async for event in guest.start(["head", "-c", str(much), "/dev/zero"]):
             if isinstance(event, Output):
                 size += len(event.data)
-        assert size == MUCH
+        assert size == much
     assert _status(form.host_pid(), "VmHWM") < 48 << 20
 
 
@@ -67,16 +77,26 @@ async def test_a_reader_that_stands_still_holds_up_the_program_and_not_the_guest
             % len(body)
             + body
         )
-        await asyncio.sleep(1)
-        before = (await guest.files.stat("counted")).size
-        await asyncio.sleep(0.5)
-        assert (await guest.files.stat("counted")).size == before
+        before = await _stood_still(guest, "counted")
         assert _status(form.host_pid(), "VmRSS") < 40 << 20
         # With the reader gone nothing holds it up any more.
         writer.transport.abort()
-        await asyncio.sleep(0.5)
-        assert (await guest.files.stat("counted")).size > before
+        async with asyncio.timeout(10):
+            while (await guest.files.stat("counted")).size == before:
+                await asyncio.sleep(0.05)
         await guest.exec(["pkill", "-9", "yes"])
+
+
+async def _stood_still(guest: Guest, path: str) -> int:
+    """The size of a file that has not grown for a while, though its program runs."""
+    size = 0
+    async with asyncio.timeout(20):
+        while True:
+            await asyncio.sleep(0.5)
+            found = await guest.exec(["stat", "-c", "%s", path])
+            if found.exit_code == 0 and 0 < int(found.text) == size:
+                return size
+            size = int(found.text or 0)
 
 
 async def test_a_thousand_idle_streams_leave_the_guest_quick(start_guest: StartGuest) -> None:
@@ -87,12 +107,11 @@ async def test_a_thousand_idle_streams_leave_the_guest_quick(start_guest: StartG
         async with asyncio.timeout(30):
             while (await guest.usage()).streams < 1000:
                 await asyncio.sleep(0.1)
-        times = []
+        # Its processor time: how long it takes says more about the other tests.
+        before = _processor_s(form.host_pid())
         for _ in range(50):
-            began = time.perf_counter()
             await guest.exec(["true"])
-            times.append(time.perf_counter() - began)
-        assert statistics.median(times) < 0.05
+        assert _processor_s(form.host_pid()) - before < 50 * 0.05
         assert _status(form.host_pid(), "VmRSS") < 96 << 20
         await guest.runs.send_input("idle", b"hello\n")
         async with asyncio.timeout(30):
@@ -108,14 +127,13 @@ async def test_output_that_nobody_listens_to_holds_up_nobody(guest: Guest) -> No
     events = guest.start(["sh", "-c", "head -c 50000000 /dev/zero; touch through"])
     assert isinstance(await anext(events), Started)
     await events.aclose()
-    for _ in range(100):
-        if (await guest.exec(["test", "-e", "through"])).exit_code == 0:
-            return
-        await asyncio.sleep(0.1)
-    pytest.fail("the program was held up")
+    async with asyncio.timeout(20):
+        while (await guest.exec(["test", "-e", "through"])).exit_code != 0:
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 async def test_commands_are_started_fast(start_guest: StartGuest) -> None:
     """Measured against a plain spawn in the same minute, because machines are noisy."""
     form = await start_guest()

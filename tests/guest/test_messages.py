@@ -107,9 +107,11 @@ async def test_what_cannot_be_put_is_refused(guest: Guest) -> None:
 
 @pytest.mark.proves("S6")
 async def test_an_inbox_turned_into_a_link_does_not_lead_the_guest_astray(guest: Guest) -> None:
-    script = "cd $PADDOCK_INBOX; rmdir new; ln -s /etc new; sleep 30"
+    script = "cd $PADDOCK_INBOX; rmdir new; ln -s /etc new; echo turned; sleep 30"
     await guest.runs.start("m5", ["sh", "-c", script])
-    await asyncio.sleep(0.3)
+    async with asyncio.timeout(10):
+        while (await guest.runs.get("m5")).streams["stdout"].end == 0:
+            await asyncio.sleep(0.02)
     with pytest.raises(Conflict, match="inbox"):
         await guest.messages.put("m5", "x", b"evil")
     found = await guest.exec(["sh", "-c", "ls /etc | grep -c '\\.x$'"], user="root")

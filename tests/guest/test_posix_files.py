@@ -9,7 +9,7 @@ from paddock.guest_client import Guest
 from paddock.guest_client.posix import Opening
 from tests.guest.raw import Raw, as_user
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.proves("E7")]
+pytestmark = pytest.mark.timeout(60)
 
 MAKE = Opening(write=True, create=True, cut=True)
 

@@ -6,6 +6,7 @@ from contextlib import aclosing
 import pytest
 
 from paddock.domain.errors import InvalidRequest, NotFound
+from paddock.guest.supervised import Backoff
 from paddock.guest_client import Guest
 from paddock.guest_client.processes import Process, ProcessState, Restart
 from paddock.guest_client.runs import Chunk, Gap
@@ -17,13 +18,20 @@ pytestmark = pytest.mark.timeout(60)
 async def _until(guest: Guest, name: str, state: ProcessState, within: float = 10) -> Process:
     async with asyncio.timeout(within):
         while (process := await guest.processes.get(name)).state is not state:
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.02)
     return process
 
 
 async def _log(guest: Guest, name: str, **options: object) -> bytes:
     logs = guest.processes.logs(name, **options)  # type: ignore[arg-type]
     return b"".join([event.data async for event in logs if isinstance(event, Chunk)])
+
+
+async def _logged(guest: Guest, name: str, text: bytes, count: int = 1) -> None:
+    """Wait until a process has written a text so often."""
+    async with asyncio.timeout(10):
+        while (await _log(guest, name)).count(text) < count:
+            await asyncio.sleep(0.02)
 
 
 async def test_a_process_is_defined_started_stopped_and_removed(guest: Guest) -> None:
@@ -34,6 +42,7 @@ async def test_a_process_is_defined_started_stopped_and_removed(guest: Guest) ->
     process = await guest.processes.start("web")
     assert (process.state, process.wanted) == (ProcessState.RUNNING, True)
     assert process.pid == (await guest.processes.start("web")).pid
+    await _logged(guest, "web", b"up")
     assert (await guest.exec(["kill", "-0", str(process.pid)])).exit_code == 0
     stopped = await guest.processes.stop("web")
     assert (stopped.state, stopped.wanted, stopped.last_exit_code) == (
@@ -64,6 +73,24 @@ async def test_a_process_that_dies_is_started_again_after_a_second(guest: Guest)
 
 
 @pytest.mark.proves("A5")
+def test_delays_double_and_five_fast_failures_are_the_last() -> None:
+    backoff = Backoff()
+    assert [backoff.after(0.1) for _ in range(5)] == [1, 2, 4, 8, None]
+    assert backoff.failures == 5
+    backoff.reset()
+    assert backoff.after(0.1) == 1
+
+
+def test_slow_failures_are_not_counted_and_a_healthy_time_resets_them() -> None:
+    backoff = Backoff()
+    assert [backoff.after(20) for _ in range(7)] == [1, 2, 4, 8, 16, 30, 30]
+    assert backoff.failures == 0
+    assert backoff.after(0.1) == 30
+    assert (backoff.after(60), backoff.failures) == (1, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.proves("A5")
 @pytest.mark.timeout(90)
 async def test_it_gives_up_after_five_fast_failures_and_can_be_started_again(guest: Guest) -> None:
     await guest.processes.put("hopeless", ["sh", "-c", "test -e fixed && exec sleep 300; exit 1"])
@@ -88,12 +115,12 @@ async def test_a_command_that_does_not_exist_is_a_failure_like_any_other(guest: 
 async def test_an_intentional_restart_is_not_counted(guest: Guest) -> None:
     await guest.processes.put("calm", ["sh", "-c", "echo again; exec sleep 300"])
     first = await guest.processes.start("calm")
-    for _ in range(6):
-        await asyncio.sleep(0.2)
+    for number in range(1, 7):
+        await _logged(guest, "calm", b"again", number)
         process = await guest.processes.restart("calm")
     assert process.pid != first.pid
     assert (process.state, process.restarts, process.failures) == (ProcessState.RUNNING, 0, 0)
-    await asyncio.sleep(0.2)
+    await _logged(guest, "calm", b"again", 7)
     assert (await _log(guest, "calm")).count(b"again") == 7
     await guest.processes.remove("calm")
 
@@ -112,10 +139,11 @@ async def test_the_restart_policy_decides(guest: Guest) -> None:
 
 
 async def test_stopping_takes_the_whole_tree(guest: Guest) -> None:
-    script = "setsid sleep 777 & trap '' TERM; while :; do sleep 1; done"
+    script = "setsid sleep 777 & trap '' TERM; echo ready; while :; do sleep 1; done"
     await guest.processes.put("tree", ["bash", "-c", script])
     await guest.processes.start("tree")
-    await asyncio.sleep(0.3)
+    await _logged(guest, "tree", b"ready")
+    assert (await guest.exec(["pgrep", "-f", "sleep 777"])).exit_code == 0
     await guest.processes.stop("tree", grace=0.5)
     assert (await guest.exec(["pgrep", "-f", "sleep 777"])).exit_code == 1
     await guest.processes.remove("tree")
@@ -127,10 +155,9 @@ async def test_the_log_is_a_ring_that_outlives_restarts(guest: Guest) -> None:
     script = f"echo begin; {much}; echo last; exec sleep 300"
     await guest.processes.put("chatty", ["sh", "-c", script])
     await guest.processes.start("chatty")
-    for _ in range(100):
-        if (await guest.processes.get("chatty")).log_end >= 6_000_012:
-            break
-        await asyncio.sleep(0.1)
+    async with asyncio.timeout(10):
+        while (await guest.processes.get("chatty")).log_end < 6_000_012:
+            await asyncio.sleep(0.02)
     process = await guest.processes.get("chatty")
     assert process.log_end - process.log_first <= (4 << 20) + 65536
     tail = await _log(guest, "chatty", tail_bytes=20)
@@ -138,7 +165,9 @@ async def test_the_log_is_a_ring_that_outlives_restarts(guest: Guest) -> None:
     events = [event async for event in guest.processes.logs("chatty", offset=0)]
     assert events[0] == Gap(0, process.log_first)
     await guest.processes.restart("chatty")
-    await asyncio.sleep(0.5)
+    async with asyncio.timeout(10):
+        while b"begin\nlast\n" not in await _log(guest, "chatty", offset=process.log_end):
+            await asyncio.sleep(0.02)
     assert b"last\nbegin\n" in await _log(guest, "chatty", offset=process.log_end - 5)
     await guest.processes.remove("chatty")
 
@@ -149,18 +178,25 @@ async def test_a_follower_of_the_log_hears_it_across_restarts(guest: Guest) -> N
 
     async def follow() -> None:
         async with aclosing(guest.processes.logs("told", follow=True)) as events:
-            heard.extend([event.data async for event in events if isinstance(event, Chunk)])
+            async for event in events:
+                if isinstance(event, Chunk):
+                    heard.append(event.data)
 
     task = asyncio.create_task(follow())
-    await asyncio.sleep(0.1)
     await guest.processes.start("told")
-    await asyncio.sleep(0.2)
+    await _until_heard(heard, 1)
     await guest.processes.restart("told")
-    await asyncio.sleep(0.2)
+    await _until_heard(heard, 2)
     await guest.processes.remove("told")
     async with asyncio.timeout(5):
         await task
     assert b"".join(heard) == b"run\nrun\n"
+
+
+async def _until_heard(heard: list[bytes], count: int) -> None:
+    async with asyncio.timeout(10):
+        while b"".join(heard).count(b"run\n") < count:
+            await asyncio.sleep(0.02)
 
 
 @pytest.mark.proves("A5")
@@ -173,12 +209,12 @@ async def test_what_shall_run_runs_again_after_the_guest_was_killed(
         await guest.processes.put("on", ["sh", "-c", script])
         await guest.processes.put("off", ["sleep", "1"])
         old = await guest.processes.start("on")
-        await asyncio.sleep(0.2)
-        for sandbox_id in ("sbx_test", "sbx_a_fork"):
+        await _logged(guest, "on", b"up\n")
+        for starts, sandbox_id in enumerate(("sbx_test", "sbx_a_fork"), start=2):
             await form.kill()
             await form.start(sandbox_id=sandbox_id)
             process = await _until(guest, "on", ProcessState.RUNNING)
-            await asyncio.sleep(0.3)
+            await _logged(guest, "on", b"up\n", starts)
             assert (await guest.processes.get("off")).state is ProcessState.STOPPED
             running = (await guest.exec(["pgrep", "-f", "^sleep 888"], user="root")).text.split()
             if sandbox_id == "sbx_test":
@@ -191,11 +227,11 @@ async def test_what_shall_run_runs_again_after_the_guest_was_killed(
 async def test_a_shutdown_stops_all_and_forgets_no_wish(start_guest: StartGuest) -> None:
     form = await start_guest()
     async with Guest(form.address) as guest:
-        script = "trap 'echo bye; exit 0' TERM; while :; do sleep 0.05; done"
+        script = "trap 'echo bye; exit 0' TERM; echo hello; while :; do sleep 0.05; done"
         await guest.processes.put("svc", ["bash", "-c", script])
         await guest.processes.start("svc")
         await guest.runs.start("run", ["sleep", "300"])
-        await asyncio.sleep(0.3)
+        await _logged(guest, "svc", b"hello")
         await guest.shutdown(grace=3)
         process = await guest.processes.get("svc")
         assert (process.state, process.wanted) == (ProcessState.STOPPED, True)

@@ -16,7 +16,7 @@ from paddock.guest_client.posix import Opening
 from tests.guest.forms import GuestForm
 from tests.guest.raw import Raw
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.proves("S6")]
+pytestmark = pytest.mark.timeout(60)
 
 FS = "filesystem.Filesystem"
 SECRET = "/srv/secret"
@@ -91,6 +91,7 @@ async def _tree(guest: Guest) -> str:
     return (await guest.exec(["sh", "-c", script], user="root")).text
 
 
+@pytest.mark.proves("S6")
 @pytest.mark.parametrize("what", ATTEMPTS)
 async def test_a_planted_link_is_no_way_to_roots_files(guest: Guest, what: str) -> None:
     await guest.exec(["sh", "-c", SET_UP], user="root")
@@ -252,6 +253,7 @@ def readable():
 
 
 @pytest.mark.parametrize("in_effect", [False, True], ids=["for-files", "as-on-gvisor"])
+@pytest.mark.usefixtures("as_root")
 def test_rights_are_given_back_whatever_happens(in_effect: bool) -> None:
     code = """
 found = [readable()]
@@ -276,6 +278,7 @@ print(json.dumps(found))
 
 
 @pytest.mark.parametrize("in_effect", [False, True], ids=["for-files", "as-on-gvisor"])
+@pytest.mark.usefixtures("as_root")
 def test_rights_within_rights_are_refused(in_effect: bool) -> None:
     code = """
 try:
@@ -288,6 +291,7 @@ except (RuntimeError, GuestError) as error:
 
 
 @pytest.mark.parametrize("in_effect", [False, True], ids=["for-files", "as-on-gvisor"])
+@pytest.mark.usefixtures("as_root")
 def test_a_guest_that_may_not_become_others_says_so(in_effect: bool) -> None:
     code = """
 os.setgroups([]); os.setresgid(4002, 4002, 4002); os.setresuid(4001, 4001, 4001)

@@ -112,7 +112,7 @@ async def test_a_tail_follows_a_run_through_broken_connections(guest: Guest) -> 
 
 async def test_a_tail_without_follow_ends_with_what_is_there(guest: Guest) -> None:
     await guest.runs.start("r6", ["sh", "-c", "echo now; sleep 30"])
-    await asyncio.sleep(0.3)
+    await _written(guest, "r6", "stdout", len(b"now\n"))
     events = await _tail(guest, "r6", follow=False)
     assert events == [Chunk(0, b"now\n")]
     await guest.runs.end("r6", grace=0)
@@ -207,7 +207,7 @@ async def test_a_run_may_have_a_terminal(guest: Guest) -> None:
     script = "trap 'stty size' WINCH; stty size; read line; sleep 0.2; echo got $line"
     run = await guest.runs.start("r11", ["bash", "-c", script], terminal=(100, 30))
     assert set(run.streams) == {"pty"}
-    await asyncio.sleep(0.3)
+    await _written(guest, "r11", "pty", len(b"30 100\r\n"))
     await guest.runs.resize("r11", 120, 40)
     await guest.runs.send_input("r11", b"hello\n")
     output = await _output(guest, "r11")
@@ -217,13 +217,31 @@ async def test_a_run_may_have_a_terminal(guest: Guest) -> None:
     await guest.runs.ack("r11")
 
 
+async def _written(guest: Guest, key: str, stream: str, size: int) -> None:
+    async with asyncio.timeout(10):
+        while (await guest.runs.get(key)).streams[stream].end < size:
+            await asyncio.sleep(0.02)
+
+
+async def _held_up(guest: Guest, key: str) -> None:
+    """Wait until a run has written something and writes no more."""
+    end = 0
+    async with asyncio.timeout(10):
+        while True:
+            await asyncio.sleep(0.3)
+            now = (await guest.runs.get(key)).streams["stdout"].end
+            if 0 < now == end:
+                return
+            end = now
+
+
 async def test_the_log_cap_holds_a_program_up_until_its_output_is_acknowledged(
     guest: Guest, shared: GuestForm
 ) -> None:
     script = "head -c 3000000 /dev/zero; echo END; touch finished"
     await guest.exec(["rm", "-f", "finished"])
     await guest.runs.start("r12", ["sh", "-c", script], log_cap=200_000)
-    await asyncio.sleep(1)
+    await _held_up(guest, "r12")
     run = await guest.runs.get("r12")
     assert run.exit is None
     assert 200_000 <= run.streams["stdout"].end <= 200_000 + 65536
@@ -291,7 +309,7 @@ async def test_a_run_whose_guest_died_is_over_and_its_program_gone(start_guest: 
     async with Guest(form.address) as guest:
         script = "setsid sleep 555 & echo started; while :; do sleep 0.1; done"
         await guest.runs.start("lost", ["sh", "-c", script])
-        await asyncio.sleep(0.5)
+        await _written(guest, "lost", "stdout", len(b"started\n"))
         await form.kill()
         await form.start()
         run = await guest.runs.get("lost")
@@ -331,15 +349,16 @@ async def test_a_guest_that_is_told_to_end_ends_its_runs_and_writes_it_down(
     form = await start_guest()
     async with Guest(form.address) as guest:
         await guest.runs.start(
-            "ending", ["sh", "-c", "trap 'echo bye; exit 3' TERM; while :; do sleep 0.1; done"]
+            "ending",
+            ["sh", "-c", "trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.1; done"],
         )
-        await asyncio.sleep(0.3)
+        await _written(guest, "ending", "stdout", len(b"up\n"))
         await form.stop()
         await form.start()
         run = await guest.runs.get("ending")
         assert run.exit is not None
         assert (run.exit.exit_code, run.exit.reason) == (3, Reason.CANCELLED)
-        assert await _output(guest, "ending") == b"bye\n"
+        assert await _output(guest, "ending") == b"up\nbye\n"
 
 
 async def test_the_users_programs_cannot_read_the_logs(guest: Guest, shared: GuestForm) -> None:
@@ -371,7 +390,7 @@ async def test_a_full_disk_holds_a_run_up_and_does_not_lose_output(
     async with Guest(form.address) as guest:
         await guest.exec(["sh", "-c", "head -c 600000 /dev/zero > /run/small/filler"])
         await guest.runs.start("full", ["seq", "1", "100000"])
-        await asyncio.sleep(2)
+        await _held_up(guest, "full")
         assert (await guest.runs.get("full")).exit is None
         await guest.exec(["rm", "/run/small/filler"])
         expected = b"".join(b"%d\n" % n for n in range(1, 100_001))

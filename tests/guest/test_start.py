@@ -197,6 +197,7 @@ def _ensure_elsewhere(directory: Path, path: str) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_a_packed_guest_answers_soon_after_it_was_started(tmp_path: Path) -> None:
     archive = Path(pack.build(str(tmp_path / "guest.zip")))
     times = []
@@ -293,8 +294,11 @@ async def _use_everything(address: GuestAddress) -> None:
         await guest.files.remove(f"{directory}/g")
         watch = guest.files.watch(directory)
         waiting = asyncio.create_task(anext(watch))
-        await asyncio.sleep(0.1)
-        await guest.files.make_dir(f"{directory}/d")
+        changes = 0
+        while not waiting.done():  # changes from before the watch has begun are not seen
+            changes += 1
+            await guest.files.make_dir(f"{directory}/d{changes}")
+            await asyncio.wait([waiting], timeout=0.1)
         await waiting
         await watch.aclose()
         await guest.runs.start("r", ["cat"], stdin=b"in", terminal=None)

@@ -47,20 +47,19 @@ async def _running(guest: Guest, pattern: str) -> list[str]:
 
 @pytest.mark.proves("E3")
 async def test_at_the_deadline_the_code_is_124_and_the_output_so_far_is_kept(guest: Guest) -> None:
-    began = time.monotonic()
-    result = await guest.exec(["sh", "-c", "echo so far; sleep 300"], timeout=3)
+    result = await guest.exec(["sh", "-c", "echo so far; sleep 300"], timeout=2)
     assert (result.exit_code, result.reason) == (124, Reason.DEADLINE)
     assert result.stdout == b"so far\n"
-    assert time.monotonic() - began < 30
 
 
 async def test_a_command_may_end_well_when_its_deadline_passes(guest: Guest) -> None:
     script = "trap 'echo goodbye; exit 0' TERM; echo hello; while :; do sleep 0.05; done"
-    result = await guest.exec(["sh", "-c", script], timeout=3)
+    result = await guest.exec(["sh", "-c", script], timeout=2)
     assert (result.exit_code, result.reason) == (124, Reason.DEADLINE)
     assert result.stdout == b"hello\ngoodbye\n"
 
 
+@pytest.mark.slow
 @pytest.mark.proves("E3")
 async def test_a_command_that_ignores_sigterm_is_killed_after_five_seconds(guest: Guest) -> None:
     began = time.monotonic()
@@ -69,6 +68,7 @@ async def test_a_command_that_ignores_sigterm_is_killed_after_five_seconds(guest
     assert 5 < time.monotonic() - began < 30
 
 
+@pytest.mark.slow
 @pytest.mark.proves("E3")
 async def test_daemons_that_left_the_session_are_gone_after_the_deadline(guest: Guest) -> None:
     script = f"for i in 1 2 3; do python3 -c '{DAEMON}'; done; sleep 300"
@@ -77,6 +77,17 @@ async def test_daemons_that_left_the_session_are_gone_after_the_deadline(guest: 
         while len(await _running(guest, f"^{MARK}")) != 3:
             await asyncio.sleep(0.1)
     assert (await task).exit_code == 124
+    assert await _running(guest, MARK) == []
+
+
+async def test_daemons_that_left_the_session_are_gone_when_their_run_is_ended(guest: Guest) -> None:
+    script = f"for i in 1 2 3; do python3 -c '{DAEMON}'; done; sleep 300"
+    await guest.runs.start("daemons", ["sh", "-c", script])
+    async with asyncio.timeout(20):
+        while len(await _running(guest, f"^{MARK}")) != 3:
+            await asyncio.sleep(0.05)
+    await guest.runs.end("daemons", 1)
+    assert [event async for event in guest.runs.tail("daemons")][-1].reason is Reason.CANCELLED
     assert await _running(guest, MARK) == []
 
 
@@ -95,6 +106,7 @@ async def test_a_daemon_started_in_answer_to_sigterm_is_gone_too(guest: Guest) -
     assert await _running(guest, MARK) == []
 
 
+@pytest.mark.slow
 async def test_the_daemons_of_other_commands_are_left_alone(guest: Guest) -> None:
     await guest.exec(["python3", "-c", DAEMON.replace(MARK, "other-daemon")])
     task = asyncio.create_task(
@@ -133,6 +145,8 @@ async def test_a_process_that_forks_away_for_ever_is_caught(guest: Guest) -> Non
         assert await _running(guest, "signal.SIG_IGN") == []
 
 
+@pytest.mark.slow
+@pytest.mark.alone  # it takes every processor there is
 @pytest.mark.proves("E3")
 async def test_a_fork_bomb_is_gone_after_its_deadline(start_guest: StartGuest) -> None:
     form = await start_guest()
@@ -179,27 +193,29 @@ async def test_who_is_held_still_is_so_with_all_that_left_its_session(guest: Gue
     await guest.runs.end("held", 0.0)
 
 
-async def test_who_is_held_still_is_let_go_on_by_none_of_its_own(guest: Guest) -> None:
+@pytest.mark.parametrize("times", [2, pytest.param(10, marks=pytest.mark.slow)])
+async def test_who_is_held_still_is_let_go_on_by_none_of_its_own(guest: Guest, times: int) -> None:
     count = "(i=0; while :; do i=$((i+1)); echo $i > /tmp/ticks; done) & it=$!"
     others = "for n in 1 2 3 4 5 6; do (while :; do kill -CONT $it; done) & done"
-    await guest.runs.start("unruly", ["sh", "-c", f"{count}; {others}; wait"])
+    key = f"unruly-{times}"
+    await guest.runs.start(key, ["sh", "-c", f"{count}; {others}; wait"])
     states = "cut -d')' -f2- /proc/[0-9]*/stat 2>/dev/null | awk -v s=$1 '$4 == s {print $1}'"
 
     async def of_all(pid: int) -> set[str]:
         said = await guest.exec(["sh", "-c", states, "sh", str(pid)])
         return set(said.text.split())
 
-    pid = (await guest.runs.get("unruly")).pid
-    for _ in range(10):
-        await guest.runs.signal("unruly", "SIGSTOP")
+    pid = (await guest.runs.get(key)).pid
+    for _ in range(times):
+        await guest.runs.signal(key, "SIGSTOP")
         while (found := await of_all(pid)) == {"D", "T"}:
             pass  # who waits for a disk stands still as soon as it has it
         assert found == {"T"}
-        await guest.runs.signal("unruly", "SIGCONT")
+        await guest.runs.signal(key, "SIGCONT")
         async with asyncio.timeout(30):
             while await of_all(pid) == {"T"}:
                 await asyncio.sleep(0.01)
-    await guest.runs.end("unruly", 0.0)
+    await guest.runs.end(key, 0.0)
 
 
 # Waits in the kernel, as for a disk, until its child ends; then it writes a file.

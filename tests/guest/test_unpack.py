@@ -11,7 +11,7 @@ from paddock.domain.errors import Forbidden, InvalidRequest, NotFound, Unavailab
 from paddock.guest_client import Guest
 from tests.guest.raw import Raw
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.proves("S12")]
+pytestmark = pytest.mark.timeout(60)
 
 
 def tar(size: int = 3 << 20) -> bytes:
@@ -28,6 +28,7 @@ async def names(guest: Guest, path: str) -> list[str]:
     return [entry.name for entry in await guest.files.list(path, depth=5)]
 
 
+@pytest.mark.proves("S12")
 async def test_what_came_whole_is_unpacked_with_the_users_rights(guest: Guest) -> None:
     await guest.files.make_dir("whole")
 
@@ -42,6 +43,7 @@ async def test_what_came_whole_is_unpacked_with_the_users_rights(guest: Guest) -
     assert (await guest.files.stat("whole/one")).owner == "user"
 
 
+@pytest.mark.proves("S12")
 @pytest.mark.parametrize("part", [0, 100, 2 << 20])
 async def test_what_breaks_off_leaves_nothing_not_even_for_a_moment(
     guest: Guest, part: int
@@ -63,15 +65,15 @@ async def test_what_breaks_off_leaves_nothing_not_even_for_a_moment(
 
 
 async def test_what_is_no_tar_says_so(guest: Guest) -> None:
-    await guest.files.make_dir("odd")
+    await guest.files.make_dir("not-a-tar")
 
     async def pieces():
         yield b"hello" * 5000
 
-    ran = await guest.files.unpack("odd", pieces())
+    ran = await guest.files.unpack("not-a-tar", pieces())
     assert ran.exit_code != 0
     assert ran.stderr
-    assert await names(guest, "odd") == []
+    assert await names(guest, "not-a-tar") == []
 
 
 async def test_it_is_for_directories_that_may_be_written(guest: Guest, raw: Raw) -> None:

@@ -62,13 +62,18 @@ def port_methods(path: Path) -> list[set[str]]:
 
 
 def _definitions(parent: ast.AST, way: str) -> Iterator[tuple[str, ast.ClassDef | Function]]:
-    for node in ast.iter_child_nodes(parent):
+    for node in _parts(parent):
         if isinstance(node, ast.ClassDef | Function):
             here = f"{way}.{node.name}" if way else node.name
             yield here, node
             yield from _definitions(node, here)
         else:
             yield from _definitions(node, way)
+
+
+def _parts(node: ast.AST) -> Iterator[ast.AST]:
+    """Statements and what holds them. Expressions have neither definitions nor blocks."""
+    return (child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr))
 
 
 def _method_names(node: ast.ClassDef) -> set[str]:
@@ -106,7 +111,7 @@ def _depth(node: ast.AST) -> int:
     """How many blocks lie in each other; `elif` is as deep as its `if`, inner functions are not."""
     if isinstance(node, ast.ClassDef | Function | ast.Lambda):
         return 0
-    children = list(ast.iter_child_nodes(node))
+    children = list(_parts(node))
     if isinstance(node, ast.If) and len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
         children = [child for child in children if child is not node.orelse[0]]
         chained = _depth(node.orelse[0])

@@ -1,68 +1,131 @@
-"""The capabilities page: 208 rows, and no claim about something that does not exist."""
+"""The page of capabilities counts tests that ran and passed, and nothing else."""
 
+import json
 import re
+import shutil
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from tests.repository.checkout import ROOT
+from tests.repository.test_harness import nested
 
-PAGE = ROOT / "docs" / "reference" / "capabilities.md"
-
-
-def test_the_page_has_a_row_for_every_capability():
-    rows = re.findall(r"^\| ([A-Z]\d+) \|", PAGE.read_text(), re.M)
-    assert len(rows) == len(set(rows)) == 208
+REFERENCE = ROOT / "docs" / "reference"
 
 
 @pytest.fixture
-def check(tmp_path):
-    """Collects the given tests in place of ours and says what the page would be."""
-
-    def run(code: str) -> subprocess.CompletedProcess[str]:
-        program = f"""
-import sys; sys.path.insert(0, {str(ROOT / "scripts")!r})
-import pathlib, capabilities
-capabilities.ROOT = pathlib.Path({str(tmp_path)!r})
-rows, proofs = capabilities.read_capabilities(), capabilities.collect_proofs(capabilities.ROOT)
-capabilities.check_ids(rows, proofs)
-print(capabilities.render(rows, proofs))
-"""
-        (tmp_path / "test_it.py").write_text("import pytest\n" + code)
-        (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = proves\n")
-        command = [sys.executable, "-c", program]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-
-    return run
+def checkout(tmp_path):
+    """A directory with the script and its list."""
+    for name in ("scripts/capabilities.py", "docs/reference/capabilities.toml"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
 
 
-def test_an_unknown_id_is_an_error_that_names_the_test(check):
-    done = check("@pytest.mark.proves('L999')\ndef test_it(): pass\n")
+def write_results(checkout: Path, tier: str = "test", **outcomes: str) -> None:
+    """For each capability, the outcomes of its tests."""
+    file = checkout / "build" / "results" / f"{tier}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    found = {
+        f"tests/test_it.py::test_{identifier}_{number}[x]": {
+            "outcome": outcome,
+            "proves": [identifier],
+            "missing": "runsc: not installed" if outcome == "missing" else "",
+        }
+        for identifier, said in outcomes.items()
+        for number, outcome in enumerate(said.split())
+    }
+    file.write_text(json.dumps(found))
+
+
+def run_script(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(checkout / "scripts/capabilities.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def read_page(checkout: Path) -> str:
+    return (checkout / "docs/reference/capabilities.md").read_text()
+
+
+def row(page: str, identifier: str) -> list[str]:
+    found = re.search(rf"^\| {identifier} \| (.*) \|$", page, re.M)
+    return found[1].split(" | ")
+
+
+def test_an_unknown_id_is_a_collection_error_that_names_the_test(tmp_path):
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = proves\n")
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n@pytest.mark.proves('L1', 'L999')\ndef test_it(): pass\n"
+    )
+    said = nested(tmp_path, "-p", "tests.harness.results")
+    assert "test_it.py::test_it proves 'L999'" in said
+    assert "1 error" in said
+
+
+def test_without_results_the_script_says_what_to_run(checkout):
+    done = run_script(checkout)
     assert done.returncode == 1
-    assert "'L999' in test_it.py::test_it" in done.stderr
+    assert "There is no complete run of `make test`. Run it first." in done.stderr
 
 
-def test_a_test_that_cannot_be_imported_is_an_error(check):
-    done = check("import nothing_of_that_name\n")
-    assert done.returncode == 1
-    assert "nothing_of_that_name" in done.stderr
+@pytest.mark.proves("Q4")
+def test_only_tests_that_passed_are_counted(checkout):
+    write_results(checkout, L1="passed failed", L2="failed", L3="missing", L9="passed")
+    write_results(checkout, "slow", L5="passed")
+    assert run_script(checkout).returncode == 0
+    page = read_page(checkout)
+    assert row(page, "L1")[1:] == ["proved", "[L1 0](../../tests/test_it.py)"]
+    assert row(page, "L5")[1:] == ["proved", "[L5 0](../../tests/test_it.py)"]
+    for identifier in ("L2", "L3", "L4"):
+        assert row(page, identifier)[1:] == ["not yet", "–"]
+    assert row(page, "L9")[1].startswith("partial: ")
+    assert "| Lifecycle | 2 | 1 | 13 | 16 |" in page
 
 
-def test_parameters_are_one_entry_and_inherited_tests_one_per_class(check):
-    page = check("""
-class Suite:
-    @pytest.mark.proves("L1", "L2")
-    @pytest.mark.parametrize("n", range(3))
-    def test_makes_it(self, n): pass
-class TestOne(Suite): pass
-class TestTwo(Suite): pass
-@pytest.mark.proves("L1")
-def test_alone(): pass
-""").stdout
-    row = re.search(r"^\| L1 \|.*$", page, re.M)[0]
-    assert row.count("makes it") == 1
-    assert "makes it ([TestOne](../../test_it.py), [TestTwo](../../test_it.py))" in row
-    assert "[alone](../../test_it.py)" in row
-    assert "**2 of 208**" in page
-    assert re.search(r"^\| L3 \|.*\| not yet \|$", page, re.M)
+def test_the_page_stays_as_it_is_where_a_component_is_missing(checkout):
+    write_results(checkout, L1="passed passed", L2="passed passed")
+    run_script(checkout)
+    before = read_page(checkout)
+    write_results(checkout, L1="passed missing", L2="missing missing")
+    done = run_script(checkout, "--check")
+    assert done.returncode == 0, done.stderr
+    assert "L2: not verified here: runsc: not installed" in done.stdout
+    run_script(checkout)
+    assert read_page(checkout) == before
+
+
+@pytest.mark.parametrize(
+    ("now", "code", "said"),
+    [
+        ({"L1": "failed"}, 1, "L1: failed: tests/test_it.py::test_L1_0"),
+        ({}, 1, "L1: no test shows it any more"),
+        ({"L1": "passed", "L2": "passed"}, 0, "L2: shown by tests/test_it.py::test_L2_0, but"),
+    ],
+    ids=["failed", "gone", "less"],
+)
+def test_a_page_that_claims_more_than_the_last_run_is_an_error(checkout, now, code, said):
+    write_results(checkout, L1="passed")
+    run_script(checkout)
+    write_results(checkout, **now)
+    for tier in ("slow", "soak"):
+        write_results(checkout, tier)
+    done = run_script(checkout, "--check")
+    assert done.returncode == code
+    assert said in done.stdout
+    assert ("run `make capabilities`" in done.stderr) == bool(code)
+
+
+def test_the_page_has_a_row_for_every_capability_and_is_small():
+    page = (REFERENCE / "capabilities.md").read_text()
+    areas = tomllib.loads((REFERENCE / "capabilities.toml").read_text())["area"]
+    listed = {name: each for area in areas for name, each in area["capabilities"].items()}
+    assert re.findall(r"^\| ([A-Z]\d+) \|", page, re.M) == list(listed)
+    assert len(listed) == 208
+    assert len(page.encode()) < 40_000
+    for identifier, (name, _, *missing) in listed.items():
+        shown, status, link = row(page, identifier)
+        proved = f"partial: {missing[0]}" if missing else "proved"
+        assert (shown, status) == (name, "not yet" if link == "–" else proved)

@@ -2,6 +2,9 @@
 
 import json
 
+import pytest
+
+from paddock.domain.event import EventKind
 from tests.repository.checkout import ROOT
 
 DOCUMENT = json.loads((ROOT / "docs/reference/openapi.json").read_text())
@@ -31,3 +34,8 @@ def test_every_create_can_be_repeated_with_a_key():
     }
     assert missing == set(WITHOUT_KEY)
     assert len(list(creates())) > len(WITHOUT_KEY) + 10
+
+
+@pytest.mark.proves("U7")
+def test_every_kind_of_event_is_listed():
+    assert DOCUMENT["components"]["schemas"]["EventKind"]["enum"] == list(EventKind)

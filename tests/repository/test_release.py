@@ -4,8 +4,6 @@ import json
 import re
 import tomllib
 
-import pytest
-
 import paddock
 from tests.repository.checkout import ROOT
 
@@ -13,14 +11,12 @@ VERSION = paddock.__version__
 _HEADING = re.compile(r"^## \[([^\]]+)\](?: - (\d{4}-\d{2}-\d{2}))?$", re.MULTILINE)
 
 
-@pytest.mark.proves("I6")
 def test_the_version_is_the_same_everywhere():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     document = json.loads((ROOT / "docs/reference/openapi.json").read_text())
     assert project["version"] == document["info"]["version"] == VERSION
 
 
-@pytest.mark.proves("I6")
 def test_the_changelog_begins_with_what_is_to_come_and_goes_down_from_this_version():
     headings = _HEADING.findall((ROOT / "CHANGELOG.md").read_text())
     names = [name for name, _ in headings]

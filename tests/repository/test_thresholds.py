@@ -50,14 +50,15 @@ def test_every_default_in_the_settings_page_is_the_one_in_the_code():
 
 @pytest.mark.proves("G4")
 def test_the_document_of_the_api_has_the_limits_of_the_code():
-    schemas = describe()["components"]["schemas"]
+    document = describe()
+    schemas = document["components"]["schemas"]
     size = schemas["ChangePool"]["properties"]["size"]["anyOf"][0]
     assert size["maximum"] == LARGEST_POOL
     value = schemas["PutSecret"]["properties"]["value"]["anyOf"][0]
     assert value["maxLength"] == LARGEST
     pages = [
         parameter["schema"]["maximum"]
-        for operations in describe()["paths"].values()
+        for operations in document["paths"].values()
         for operation in operations.values()
         for parameter in operation.get("parameters", [])
         if parameter["name"] == "limit" and parameter["in"] == "query"

@@ -44,7 +44,14 @@ class Fenced:
         return found
 
 
-@pytest.fixture(params=["local-crun", "local-runc", "local-runsc", "docker"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "local-crun",
+        *(pytest.param(f"local-{each}", marks=pytest.mark.slow) for each in ("runc", "runsc")),
+        "docker",
+    ],
+)
 async def fenced(request: pytest.FixtureRequest, need: Need) -> AsyncIterator[Fenced]:
     kind, _, runtime = request.param.partition("-")
     if kind == "local":

@@ -14,13 +14,13 @@ from paddock.adapters.egress.gateway import HostGateway
 from paddock.adapters.providers.docker.provider import DockerProvider
 from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.provider import LocalProvider
-from paddock.adapters.providers.local.storage import unmount_pool
 from paddock.domain.egress import EgressPolicy, NetworkMode, SourcedRule
 from paddock.guest_client import Guest
 from paddock.ports.egress import Flow
 from paddock.ports.provider import Ref, SandboxSpec
 from tests.adapters.providers.docker.conftest import Installation
-from tests.engines import CACHE
+from tests.engines import furnish
+from tests.harness import disk
 from tests.upstreams import Upstream, gateway_of
 
 CONTROL_PORT = 7999
@@ -116,6 +116,11 @@ class Inside:
         done = await self.guest.exec(list(argv), user="user", timeout=timeout)
         return done.exit_code, (done.stdout + done.stderr).decode(errors="replace")
 
+    async def until_made(self, file: str) -> None:
+        """A program inside makes the file when it has come so far."""
+        code, said = await self.run("sh", "-c", f"until [ -e {file} ]; do sleep 0.02; done")
+        assert code == 0, said
+
     async def curl(self, *more: str) -> tuple[int, str]:
         return await self.run("curl", "-sS", "-m", "8", *more)
 
@@ -129,20 +134,17 @@ class Inside:
 async def on_local(
     runtime: str, egress: EgressConfig, agents: Path | None = None
 ) -> AsyncIterator[LocalProvider]:
-    home = Path(tempfile.mkdtemp(prefix="pdk-egress-", dir="/var/tmp"))
-    config = LocalConfig(
-        data_dir=home / "data", template_cache=CACHE, pool_size_mib=8192, runtime=runtime
-    )
+    home = disk.new_directory()
+    config = LocalConfig(data_dir=home / "data", runtime=runtime)
+    furnish(config.data_dir, "base")
     provider = await LocalProvider.open(
         config, egress=egress, closed_ports=CLOSED_PORTS, agents=agents
     )
     try:
-        await provider.prepare("base")
         yield provider
     finally:
         await provider.aclose()
-        await asyncio.to_thread(unmount_pool, config.data_dir)
-        shutil.rmtree(home)
+        disk.remove(home)
 
 
 @asynccontextmanager

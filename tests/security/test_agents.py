@@ -21,7 +21,7 @@ from tests.testing.models import agents
 from tests.testing.models.agents import CLAUDE, CODEX, GEMINI, OPENCODE, NotInstalled
 from tests.upstreams import Upstream, gateway_of, upstream
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.proves("K5")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 KEY = "sk-the-real-key-0123456789"
 PLACEHOLDER = "pdk-MODEL-0123456789abcdef0123456789abcdef"
 MODEL = "llm.example"
@@ -143,6 +143,7 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
             yield World(provider, there)
 
 
+@pytest.mark.proves("K5")
 @pytest.mark.parametrize("name", CLIS)
 async def test_an_agent_works_with_a_placeholder_only(world: World, name: str, need: Need):
     cli = CLIS[name]

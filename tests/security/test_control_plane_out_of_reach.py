@@ -12,7 +12,7 @@ from tests.control_plane import Client
 from tests.upstreams import gateway_of, upstream
 from tests.wiring_server import Server, server
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.proves("P16")]
+pytestmark = pytest.mark.timeout(240)
 PROXY = "http://127.0.0.1:3128"
 MARK = "only-for-this-team"
 EVERYTHING = ["*:*", "0.0.0.0/0:*", "10.0.0.0/8:*", "172.16.0.0/12:*", "192.168.0.0/16:*"]
@@ -77,7 +77,7 @@ class Plane:
         return [f"http://{each}:{self.made.port}/v1/sandboxes" for each in named]
 
 
-@pytest.fixture(scope="module", params=["local", "docker"])
+@pytest.fixture(scope="module", params=["local", pytest.param("docker", marks=pytest.mark.slow)])
 async def plane(request: pytest.FixtureRequest) -> AsyncIterator[Plane]:
     async with upstream("up.example") as there:
         outer = gateway_of(there.address)
@@ -125,6 +125,7 @@ def refuses(way: tuple[str, ...], code: int, said: str, *statuses: str) -> bool:
     return by_gateway or (not way and code in (6, 7))
 
 
+@pytest.mark.proves("P16")
 @pytest.mark.parametrize(
     "rules", [["up.example"], ["*"], EVERYTHING], ids=["one host", "any host", "all addresses"]
 )
@@ -144,6 +145,7 @@ async def test_no_allowlist_leads_to_the_api(tidy: Plane, rules: list[str]):
             assert '"items"' not in said
 
 
+@pytest.mark.proves("P16")
 async def test_an_open_network_leads_to_the_api_only_as_far_as_its_door(tidy: Plane):
     box = await tidy.box(mode="open")
     await listens(tidy)
@@ -153,6 +155,7 @@ async def test_an_open_network_leads_to_the_api_only_as_far_as_its_door(tidy: Pl
         assert box.id not in said
 
 
+@pytest.mark.proves("P16")
 @pytest.mark.parametrize("mode", ["allowlist", "open"])
 async def test_another_teams_sandbox_is_not_reached(tidy: Plane, mode: str):
     """Whatever an operator's rules allow, at any address that the other believes to have."""

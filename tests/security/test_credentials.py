@@ -17,7 +17,7 @@ from tests.security.egress_world import Inside as Person
 from tests.security.egress_world import World, on_docker, on_local
 from tests.upstreams import upstream
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.proves("K5")]
+pytestmark = [pytest.mark.timeout(120)]
 
 VALUE = 's3cr3t/value+with=signs&"more"'
 PLACEHOLDER = "pdk-KEY-0123456789abcdef0123456789abcdef"
@@ -63,7 +63,9 @@ class Inside(Person):
         return found
 
 
-@pytest.fixture(scope="module", params=["local-crun", "docker"])
+@pytest.fixture(
+    scope="module", params=["local-crun", pytest.param("docker", marks=pytest.mark.slow)]
+)
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     # `stolen.example` is served by somebody whose certificate is another's.
     async with upstream("api.example", "other.example", "evil.example") as there:
@@ -87,6 +89,7 @@ async def inside(world: World) -> AsyncIterator[Inside]:
         yield made
 
 
+@pytest.mark.proves("K5")
 async def test_the_value_is_put_in_outside_and_taken_out_of_the_answer(inside: Inside):
     said = await inside.says("https://api.example/echo")
     assert VALUE not in said
@@ -94,6 +97,7 @@ async def test_the_value_is_put_in_outside_and_taken_out_of_the_answer(inside: I
     assert PLACEHOLDER[: len(VALUE)] in said
 
 
+@pytest.mark.proves("K5")
 @pytest.mark.parametrize("path", ["echo", "echo-header", "echo-chunks", "echo-slowly", "echo-gzip"])
 async def test_no_answer_gives_the_value_back(inside: Inside, path: str):
     said = await inside.says("-i", "--compressed", f"https://api.example/{path}?more")
@@ -104,7 +108,7 @@ async def test_no_answer_gives_the_value_back(inside: Inside, path: str):
         assert form not in said
 
 
-@pytest.mark.proves("K9")
+@pytest.mark.proves("K9", "K5")
 async def test_no_spelling_of_the_value_comes_back_either(inside: Inside):
     said = await inside.says("https://api.example/echo-forms")
     assert VALUE in inside.seen()
@@ -119,12 +123,14 @@ async def test_no_spelling_of_the_value_comes_back_either(inside: Inside):
         assert VALUE.encode().hex() not in each.lower()
 
 
+@pytest.mark.proves("K5")
 async def test_an_answer_that_cannot_be_looked_at_is_refused(inside: Inside):
     said = await inside.says("-i", "https://api.example/echo-packed")
     assert "502 Bad Gateway" in said
     assert "packed as br" in said
 
 
+@pytest.mark.proves("K5")
 async def test_basic_authentication_is_redacted_in_base64_too(inside: Inside):
     basic = replace(KEY, way="basic", user="me")
     await inside.give(basic)
@@ -139,6 +145,7 @@ async def test_basic_authentication_is_redacted_in_base64_too(inside: Inside):
     assert encoded[8:-4] not in said
 
 
+@pytest.mark.proves("K5")
 async def test_a_query_and_a_placeholder_anywhere_are_exchanged(inside: Inside):
     await inside.give(replace(KEY, way="query", parameter="key"))
     escaped = urllib.parse.quote(VALUE, safe="")
@@ -158,6 +165,7 @@ async def test_a_query_and_a_placeholder_anywhere_are_exchanged(inside: Inside):
     assert VALUE not in inside.seen().splitlines()[-1]
 
 
+@pytest.mark.proves("K5")
 async def test_a_registrys_token_is_a_bearers_or_a_users(inside: Inside):
     await inside.give(replace(KEY, way="registry"))
     said = await inside.says("https://api.example/echo")
@@ -176,6 +184,7 @@ async def test_what_a_program_sends_of_its_own_is_left_alone(inside: Inside):
     assert VALUE not in inside.seen()
 
 
+@pytest.mark.proves("K5")
 async def test_other_hosts_get_the_placeholder_and_their_tls_is_their_own(inside: Inside):
     code, said = await inside.run(
         "curl", "-sS", "-H", f"Authorization: Bearer {PLACEHOLDER}", "https://other.example/echo"
@@ -193,6 +202,7 @@ async def test_other_hosts_get_the_placeholder_and_their_tls_is_their_own(inside
     assert VALUE not in inside.seen()
 
 
+@pytest.mark.proves("K5")
 async def test_a_redirect_to_an_attackers_host_carries_nothing(inside: Inside):
     where = "https://api.example/redirect?https://evil.example/echo"
     header = f"Authorization: Bearer {PLACEHOLDER}"
@@ -204,6 +214,7 @@ async def test_a_redirect_to_an_attackers_host_carries_nothing(inside: Inside):
     assert PLACEHOLDER in second
 
 
+@pytest.mark.proves("K5")
 async def test_a_host_that_does_not_prove_to_be_it_is_given_nothing(inside: Inside):
     await inside.give(replace(KEY, hosts=["stolen.example"]))
     said = await inside.says("-i", "https://stolen.example/echo")
@@ -212,6 +223,7 @@ async def test_a_host_that_does_not_prove_to_be_it_is_given_nothing(inside: Insi
     assert inside.seen() == ""
 
 
+@pytest.mark.proves("K5")
 async def test_host_and_the_name_inside_tls_have_to_agree(inside: Inside):
     said = await inside.says("-i", "-H", "Host: evil.example", "https://api.example/echo")
     assert "the request is for evil.example" in said
@@ -224,6 +236,7 @@ async def test_host_and_the_name_inside_tls_have_to_agree(inside: Inside):
     assert inside.seen() == ""
 
 
+@pytest.mark.proves("K5")
 async def test_a_proxys_tunnel_is_no_way_around(inside: Inside):
     proxy = ("-x", "http://127.0.0.1:3128", "-p")
     said = await inside.says(*proxy, "https://api.example/echo")
@@ -232,6 +245,7 @@ async def test_a_proxys_tunnel_is_no_way_around(inside: Inside):
     assert PLACEHOLDER[:20] in said
 
 
+@pytest.mark.proves("K5")
 async def test_neither_environment_nor_processes_nor_error_pages_hold_it(inside: Inside):
     look = (
         "import glob\n"
@@ -252,6 +266,7 @@ async def test_neither_environment_nor_processes_nor_error_pages_hold_it(inside:
         assert VALUE not in said
 
 
+@pytest.mark.proves("K5")
 async def test_a_value_that_is_missing_or_expired_is_said_who_can_fix_it(inside: Inside):
     await inside.give(replace(KEY, expires_at=time.time() - 1, remedy="ask the admins of tigers"))
     said = await inside.says("-i", "https://api.example/echo")
@@ -271,19 +286,21 @@ async def test_a_value_that_is_missing_or_expired_is_said_who_can_fix_it(inside:
     assert "was deleted" in said
 
 
+@pytest.mark.proves("K5")
 async def test_rotation_and_unbinding_hold_from_the_next_request_on(inside: Inside):
     program = (
-        "import http.client, sys, time\n"
+        "import http.client, os, time\n"
         "c = http.client.HTTPSConnection('api.example', timeout=8)\n"
-        "for _ in range(3):\n"
+        "for number in range(3):\n"
+        "    while not os.path.exists(f'/tmp/ask{number}'): time.sleep(0.02)\n"
         "    c.request('GET', '/echo'); print('pdk-KEY' in c.getresponse().read().decode())\n"
-        "    sys.stdout.flush(); time.sleep(2)\n"
+        "    open(f'/tmp/answered{number}', 'w')\n"
     )
     running = asyncio.create_task(inside.python(program))
-    await _until(lambda: inside.seen().count("\n") == 1)
-    await inside.give(replace(KEY, value="the-second-value"))
-    await _until(lambda: inside.seen().count("\n") == 2)
-    await inside.give()
+    for number, then in enumerate(([replace(KEY, value="the-second-value")], [], [])):
+        await inside.guest.files.write(f"/tmp/ask{number}", b"")
+        await inside.until_made(f"/tmp/answered{number}")
+        await inside.give(*then)
     assert (await running).split() == ["True", "True", "False"]
     first, second, third = inside.seen().splitlines()
     assert f"Bearer {VALUE}" in first
@@ -293,9 +310,10 @@ async def test_rotation_and_unbinding_hold_from_the_next_request_on(inside: Insi
     assert code == 60  # nobody looks into it any more
 
 
+@pytest.mark.proves("K5")
 async def test_a_websocket_streams_without_the_value_and_ends_with_the_credential(inside: Inside):
     program = (
-        "import socket, ssl, sys\n"
+        "import socket, ssl\n"
         "s = ssl.create_default_context().wrap_socket("
         "socket.create_connection(('api.example', 443), 8), server_hostname='api.example')\n"
         "s.sendall(b'GET /echo HTTP/1.1\\r\\nHost: api.example\\r\\nConnection: Upgrade\\r\\n"
@@ -303,13 +321,13 @@ async def test_a_websocket_streams_without_the_value_and_ends_with_the_credentia
         "Sec-WebSocket-Key: AAAA\\r\\n\\r\\n')\n"
         "got = b''\n"
         "while b'}' not in got: got += s.recv(4096)\n"
-        "s.sendall(b'ping!'); print(got.decode(), s.recv(5)); sys.stdout.flush()\n"
+        "s.sendall(b'ping!'); print(got.decode(), s.recv(5)); open('/tmp/pinged', 'w')\n"
         "try: print('end', s.recv(5))\n"
         "except OSError as error: print('end', error)\n"
     )
     running = asyncio.create_task(inside.python(program))
     await _until(lambda: VALUE in inside.seen())
-    await asyncio.sleep(2)
+    await inside.until_made("/tmp/pinged")
     await inside.give(replace(KEY, value="another-value"))
     said = await running
     assert "101 Switching Protocols" in said

@@ -13,7 +13,7 @@ from paddock.ports.egress import Credential, ModelUse
 from tests.security.egress_world import NAMES, Inside, World, hosts, on_docker, on_local
 from tests.upstreams import upstream
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.proves("K5")]
+pytestmark = pytest.mark.timeout(120)
 KEY = "sk-the-real-key-0123456789"
 PLACEHOLDER = "pdk-MODEL-0123456789abcdef0123456789abcdef"
 ROUTE = Credential(
@@ -30,7 +30,9 @@ ROUTE = Credential(
 URL = "http://own.models.paddock.internal"
 
 
-@pytest.fixture(scope="module", params=["local-crun", "docker"])
+@pytest.fixture(
+    scope="module", params=["local-crun", pytest.param("docker", marks=pytest.mark.slow)]
+)
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     async with upstream(*NAMES, "blocked.example") as there:
         egress = EgressConfig(hosts=hosts(there), certificates=str(there.certificate))
@@ -65,6 +67,7 @@ async def models(made: Inside) -> list[ModelUse]:
     return [each for each in batch.models if each.ref == made.ref.id]
 
 
+@pytest.mark.proves("K5")
 async def test_a_route_has_the_key_and_the_sandbox_does_not(inside: Inside):
     header = f"Authorization: Bearer {PLACEHOLDER}"
     for body in ('{"stream": true}', "{}"):
@@ -83,6 +86,7 @@ async def test_a_route_has_the_key_and_the_sandbox_does_not(inside: Inside):
     assert "pdk-MODEL" in said
 
 
+@pytest.mark.proves("K5")
 async def test_it_is_nobody_elses_and_no_way_to_its_host(world: World, inside: Inside):
     async with world.sandbox() as other:
         assert (await other.curl(f"{URL}/echo"))[0] == 6
@@ -149,7 +153,6 @@ print(codes[200], codes[403], codes[429], sum(b"spend_limit_reached" in each for
 """
 
 
-@pytest.mark.proves("K5")
 async def test_requests_at_the_same_time_do_not_pass_a_limit_together(inside: Inside):
     limit = 0.06
     await give(inside, replace(ROUTE, account=f"team/together {inside.ref.id}", limit=limit))
@@ -229,6 +232,7 @@ async def test_what_is_not_counted_is_refused_where_there_is_a_limit(inside: Ins
     assert await models(inside) == []
 
 
+@pytest.mark.proves("K5")
 async def test_a_host_that_does_not_prove_to_be_it_gets_no_key(inside: Inside):
     await give(inside, replace(ROUTE, hosts=["trap.example:8443"]))
     _, said = await inside.curl("-i", f"{URL}/echo")

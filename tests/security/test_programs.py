@@ -20,7 +20,7 @@ from paddock.ports.provider import SandboxSpec
 from tests.registries import PACKAGE, SAID, Registries, registries
 from tests.security.egress_world import Inside, World, allowlist, on_docker, on_local
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.proves("P16")]
+pytestmark = pytest.mark.timeout(240)
 
 PRESET = shipped_presets()["development"]
 
@@ -58,7 +58,9 @@ async def names_inside(inside: Inside) -> tuple[str, str, str, str]:
     return index, registry, archive, forge
 
 
-@pytest.fixture(scope="module", params=["local-crun", "docker"])
+@pytest.fixture(
+    scope="module", params=["local-crun", pytest.param("docker", marks=pytest.mark.slow)]
+)
 async def place(request: pytest.FixtureRequest) -> AsyncIterator[Workplace]:
     async with AsyncExitStack() as stack:
         if request.param == "docker":
@@ -86,6 +88,7 @@ async def place(request: pytest.FixtureRequest) -> AsyncIterator[Workplace]:
         yield Workplace(inside, there, *names)
 
 
+@pytest.mark.proves("P16")
 async def test_apt_installs_a_package(place: Workplace):
     """The archive is ours, so it is not signed by Debian's key; that alone is said inside."""
     line = f"deb [trusted=yes] http://{place.archive}/debian-sample ./"
@@ -97,16 +100,19 @@ async def test_apt_installs_a_package(place: Workplace):
     assert await place.does(PACKAGE) == f"{SAID}\n"
 
 
+@pytest.mark.proves("P16")
 async def test_pip_installs_a_package(place: Workplace):
     await place.does(f"pip install --no-cache-dir {PACKAGE}")
     assert await place.does("python3 -c 'import paddock_sample'") == f"{SAID}\n"
 
 
+@pytest.mark.proves("P16")
 async def test_npm_installs_a_package(place: Workplace):
     await place.does(f"mkdir -p ~/node && cd ~/node && npm install --no-audit --no-fund {PACKAGE}")
     assert await place.does(f"cd ~/node && node -e 'require(\"{PACKAGE}\")'") == f"{SAID}\n"
 
 
+@pytest.mark.proves("P16")
 async def test_git_clones_and_pushes_by_https(place: Workplace):
     who = "-c user.name=agent -c user.email=agent@example.org"
     await place.does(f"git clone https://{place.forge}/repository.git ~/work")
@@ -114,6 +120,7 @@ async def test_git_clones_and_pushes_by_https(place: Workplace):
     assert place.there.log() == "second\nfirst\n"
 
 
+@pytest.mark.proves("P16")
 async def test_curl_node_and_requests_fetch(place: Workplace):
     url = f"https://{place.forge}/debian-sample/Packages"
     fetched = {

@@ -35,7 +35,7 @@ TEAM = "tem_a"
 WHO = system(TEAM, "test")
 KEYS = base64.b64encode(os.urandom(32)).decode()
 BINDING = Binding(TEAM, TEAM_SCOPE, "KEY", Way.HEADER, ("api.example",))
-pytestmark = [pytest.mark.proves("K5"), pytest.mark.timeout(60)]
+pytestmark = pytest.mark.timeout(60)
 
 
 class Late:
@@ -267,6 +267,7 @@ async def test_a_value_that_was_changed_while_a_sandbox_was_made_is_inside_soon(
         await until(lambda: plane.guests.env["KEY"] == "second" and plane.values == ["second"])
 
 
+@pytest.mark.proves("K5")
 async def test_what_was_unbound_while_a_sandbox_was_made_is_taken_out_soon(plane):
     await lend(plane)
     box = await plane.sandbox(SandboxState.CREATING)
@@ -278,6 +279,7 @@ async def test_what_was_unbound_while_a_sandbox_was_made_is_taken_out_soon(plane
         await until(lambda: plane.guests.env["KEY"] == "")
 
 
+@pytest.mark.proves("K5")
 async def test_what_was_unbound_while_a_guest_was_told_is_not_inside(plane):
     await lend(plane)
     box = await plane.sandbox()
@@ -293,6 +295,7 @@ async def test_what_was_unbound_while_a_guest_was_told_is_not_inside(plane):
     assert plane.guests.env["KEY"] == ""
 
 
+@pytest.mark.proves("K5")
 async def test_a_value_whose_time_ended_while_nobody_looked_is_taken_out(plane, tmp_path):
     box = await plane.sandbox()
     await lend(plane, expires_at=plane.clock.wall() + 5)

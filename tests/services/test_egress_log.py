@@ -21,7 +21,7 @@ from tests.adapters.store.samples import sandbox
 
 __all__ = ["place", "postgres_place", "sqlite_place", "store", "team"]  # fixtures
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.proves("P16")]
+pytestmark = pytest.mark.timeout(60)
 
 
 @dataclass

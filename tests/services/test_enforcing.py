@@ -19,7 +19,7 @@ from paddock.services.recall import Recall
 from paddock.testing.clock import ManualClock
 from tests.domain.test_records import record
 
-pytestmark = [pytest.mark.proves("P16"), pytest.mark.timeout(60)]
+pytestmark = pytest.mark.timeout(60)
 TEAM = "tem_a"
 
 
@@ -71,6 +71,7 @@ async def change(store, sandbox, mode):
     return await store.write(lambda tx: tx.sandboxes.replace(changed))
 
 
+@pytest.mark.proves("P16")
 async def test_a_round_that_began_before_a_change_does_not_undo_it(world):
     store, provider, enforcing = world
     box = await add(store)
@@ -152,6 +153,7 @@ class _Networks:
         return wanted(sandbox)
 
 
+@pytest.mark.proves("P16")
 async def test_one_that_was_being_made_has_what_was_wanted_meanwhile(world):
     store, provider, enforcing = world
     box = await add(store, SandboxState.CREATING)

@@ -61,6 +61,7 @@ async def test_followers_hear_the_past_and_the_future_exactly_once(store):
         assert len(await other) == 1
 
 
+@pytest.mark.proves("U10")
 async def test_a_follower_that_fell_behind_what_is_remembered_reads_the_rest(store):
     async with EventFeed(store, remembered=10, page=7) as feed:
         slow = feed.follow(Interest("tem_a"), 0)
@@ -75,6 +76,7 @@ async def test_a_follower_that_fell_behind_what_is_remembered_reads_the_rest(sto
         assert len(await rare) == 2
 
 
+@pytest.mark.proves("U6")
 async def test_an_apps_events_are_found_page_by_page_each_once(store):
     """The app's are rare and lie across the pages that are read; the last page is whole."""
     apps = ["" if number % 7 else ("shop", "blog")[number % 2] for number in range(120)]

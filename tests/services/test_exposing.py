@@ -31,7 +31,6 @@ from tests.domain.test_records import record
 TEAM = "tem_a"
 WHO = system(TEAM, "test")
 VALUE = "lent-value-0123456789"
-pytestmark = pytest.mark.proves("K9")
 
 
 def key():
@@ -78,6 +77,7 @@ class Lending:
 BOX = replace(record(), team_id=TEAM)
 
 
+@pytest.mark.proves("K9", "Q4")
 async def test_what_cannot_be_opened_now_is_not_taken_for_nothing(store, tmp_path):
     keys = key()
     first = Lending(store, tmp_path, keys)
@@ -93,6 +93,7 @@ async def test_what_cannot_be_opened_now_is_not_taken_for_nothing(store, tmp_pat
     assert await again.masked() == "it is (KEY)"
 
 
+@pytest.mark.proves("K9")
 async def test_what_was_lent_is_masked_when_it_is_lent_no_more(store, tmp_path):
     made = Lending(store, tmp_path, key())
     await made.lend()
@@ -106,6 +107,7 @@ async def test_what_was_lent_is_masked_when_it_is_lent_no_more(store, tmp_path):
     assert await made.masked() == "it is (KEY)"
 
 
+@pytest.mark.proves("K9")
 async def test_what_was_lent_is_known_to_any_server_until_its_sandbox_is_gone(store, tmp_path):
     keys = key()
     first = Lending(store, tmp_path, keys)
@@ -130,6 +132,7 @@ async def test_what_was_lent_is_known_to_any_server_until_its_sandbox_is_gone(st
     assert await other.masked(copy) == "it is (KEY)"
 
 
+@pytest.mark.proves("K9")
 async def test_a_variable_that_was_changed_is_masked_as_it_was_too(store, tmp_path):
     made = Lending(store, tmp_path, key())
     box = replace(BOX, env={"DEPLOY_TOKEN": VALUE})

@@ -254,7 +254,7 @@ async def test_a_reader_that_is_content_says_nothing_and_is_not_asked_again_at_o
     assert len(reader.read) == 2
 
 
-@pytest.mark.proves("M6")
+@pytest.mark.proves("M6", "Q4")
 @pytest.mark.parametrize(
     ("answer", "why"),
     [

@@ -165,7 +165,7 @@ async def test_an_orphan_that_is_young_is_left_alone(plane):
     assert (await plane.admin.get(f"/v1/sandboxes/{labels[SANDBOX_LABEL]}")).status == 404
 
 
-@pytest.mark.proves("L11", "L15")
+@pytest.mark.proves("L11")
 async def test_a_restart_finds_everything_and_finishes_what_was_begun(empty_database):
     place = Path(tempfile.mkdtemp(prefix="pd-"))
     try:

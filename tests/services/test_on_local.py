@@ -38,7 +38,7 @@ async def sh(plane, name, script):
     return ran["stdout"]
 
 
-@pytest.mark.proves("L1", "S6")
+@pytest.mark.proves("L1", "P5")
 async def test_a_sandbox_is_what_was_asked_for(plane, box):
     assert (await sh(plane, box["id"], "id -un; echo $COLOUR; cat /etc/debian_version"))[:10] == (
         "user\nblue\n"
@@ -107,7 +107,6 @@ async def test_pause_keeps_memory_and_stop_keeps_the_disk(plane, box):
     assert await sh(plane, box["id"], "cat ~/note; echo $COLOUR") == "kept\nblue\n"
 
 
-@pytest.mark.proves("L4")
 async def test_an_archived_sandbox_costs_little_and_comes_back_with_its_disk(plane, box):
     path = f"/v1/sandboxes/{box['id']}"
     await sh(plane, box["id"], "seq 300000 > ~/numbers; rm -f ~/.profile; chmod 600 ~/numbers")
@@ -135,7 +134,6 @@ async def test_an_archived_sandbox_costs_little_and_comes_back_with_its_disk(pla
     assert kinds[-3:] == ["sandbox.stopped", "sandbox.archived", "sandbox.running"]
 
 
-@pytest.mark.proves("L4")
 async def test_what_stays_stopped_is_archived_and_can_be_deleted(plane):
     wish = {"lifetime": {"archive_after_s": 1}}
     kept, gone = [(await plane.admin.post("/v1/sandboxes", wish)).body for _ in range(2)]

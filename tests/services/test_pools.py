@@ -51,7 +51,6 @@ async def until_ready(plane, count):
             await asyncio.sleep(0.05)
 
 
-@pytest.mark.proves("L1")
 async def test_a_pool_grows_and_shrinks_at_once_and_a_create_is_a_claim(plane, provider):
     before = await plane.admin.get(PATH)
     assert (before["size"], before["source"], before["ready"]) == (0, "default", 0)
@@ -99,7 +98,6 @@ def test_the_shorter_memory_is_the_fewer_wait(band, left):
     assert kept_warm(7, band) == left
 
 
-@pytest.mark.proves("U1")
 async def test_only_operators_change_a_pool_and_nonsense_is_refused(plane):
     member = await plane.member(role="viewer")
     assert (await member.call("PATCH", PATH, {"size": 1})).status == 403

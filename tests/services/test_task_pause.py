@@ -25,7 +25,6 @@ pytestmark = pytest.mark.timeout(60)
 NOW = 1_000_000.0
 
 
-@pytest.mark.proves("M8")
 @pytest.mark.parametrize(
     ("state", "extensions", "reason"),
     [

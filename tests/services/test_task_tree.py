@@ -13,8 +13,6 @@ from paddock.domain.errors import Conflict
 from paddock.domain.guest import CommandResult
 from paddock.services.task_tree import Tree
 
-pytestmark = pytest.mark.proves("T9")
-
 
 @dataclass
 class Here:
@@ -75,6 +73,7 @@ def work(tmp_path):
 REPOSITORY = "git init -q -b main . && echo a > a && git add a && git commit -qm 0;"
 
 
+@pytest.mark.proves("T9")
 @pytest.mark.parametrize(
     "made, does",
     [
@@ -122,6 +121,7 @@ async def test_files_in_repositories_within_are_plain_files(work, commits):
     assert work.run("git -C sub log --format=%s") == "0\n"
 
 
+@pytest.mark.proves("T9")
 async def test_branch_and_index_of_the_user_come_back_and_nothing_is_lost(work):
     await work.begin(REPOSITORY + "echo loose > loose")
     assert work.run("git status --short") == "?? loose\n"
@@ -161,6 +161,7 @@ async def test_what_was_removed_is_said(work):
         await work.tree.revert()
 
 
+@pytest.mark.proves("T9")
 async def test_nothing_that_an_agent_configured_is_run(work):
     await work.begin(REPOSITORY + "echo '* filter=evil diff=evil' > .gitattributes")
     evil = "sh -c 'touch ~/ran; cat'"
@@ -195,6 +196,7 @@ async def test_a_workspace_within_a_repository_is_all_of_it(work):
     assert changed == {"a": "changed", "work/n": "added"}
 
 
+@pytest.mark.proves("T9")
 async def test_any_mark_can_be_gone_back_to(work):
     await work.begin("")
     work.run("echo one > a")
@@ -230,6 +232,7 @@ async def test_a_branch_that_was_made_another_name_of_one_moves_alone(work):
 SECRETS = "echo .env > .gitignore; echo s > .env; mkdir 'c [1]'; echo '*' > 'c [1]/.gitignore'; "
 
 
+@pytest.mark.proves("T9")
 @pytest.mark.parametrize(
     "made", ["true", REPOSITORY + "echo local > .git/info/exclude"], ids=["plain", "repository"]
 )
@@ -264,6 +267,7 @@ async def test_what_was_ignored_in_a_repository_within_stays(work):
     assert (work.read("in/.env"), work.read("in/new")) == ("s\n", "")
 
 
+@pytest.mark.proves("T9")
 async def test_what_the_agent_ignored_and_nothing_kept_is_not_removed(work):
     await work.begin("echo a > a")
     await work.end("echo out > .gitignore; echo made > out; echo n > new")
@@ -271,6 +275,7 @@ async def test_what_the_agent_ignored_and_nothing_kept_is_not_removed(work):
     assert (work.read("out"), work.read("new"), work.read(".gitignore")) == ("made\n", "", "")
 
 
+@pytest.mark.proves("T9")
 @pytest.mark.parametrize(
     "commits", ["git commit -qam mine", "git reset -q", "git rm -qf --cached a"]
 )
@@ -339,6 +344,7 @@ ATTRIBUTES = (
 BYTES = {"a": b"x\r\ny\r\n", "mixed": b"x\r\ny\n", "id": b'v = "$Id: 12345 $"\n', "b": b"\0\1\r\n"}
 
 
+@pytest.mark.proves("T9")
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
 @pytest.mark.parametrize("rules", ATTRIBUTES)
 async def test_files_are_kept_byte_by_byte_whatever_attributes_say(work, rules, when):
@@ -393,7 +399,7 @@ class Nobody(Here):
         return await super().exec((*who, *argv), **more)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make what others cannot read")
+@pytest.mark.usefixtures("as_root")
 async def test_what_cannot_be_read_is_left_out_and_said_and_hides_nothing_else():
     place = Path(tempfile.mkdtemp())
     try:

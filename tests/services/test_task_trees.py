@@ -13,7 +13,6 @@ from paddock.services.task_tree import Tree
 from paddock.services.task_trees import MOST_UNKNOWN, Trees, _newest_first, to_drop
 from tests.services.test_task_tree import Here
 
-pytestmark = pytest.mark.proves("T9", "T20")
 LONG_AGO = 1_000_000_000
 
 
@@ -60,6 +59,7 @@ def age(place):
         os.utime(each, (LONG_AGO, LONG_AGO))
 
 
+@pytest.mark.proves("T9")
 async def test_a_task_that_is_gone_leaves_nothing_and_others_are_still_reverted(place, store):
     first, second = await worked(place, "tsk_a", "one" * 99), await worked(place, "tsk_b", "two")
     age(place)

@@ -11,7 +11,7 @@ from paddock.services.activity import JUST_NOW_S
 from paddock.testing.simulated import SimulatedProvider
 from tests.control_plane import beside, disposable
 
-EVERY_DATABASE = True
+EVERY_DATABASE = "test"
 
 
 class Slow(SimulatedProvider):

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from paddock.services.web_probe import NoAnswer, get
-from tests.wiring_server import free_port
+from tests.harness.ports import free_port
 
-pytestmark = [pytest.mark.proves("T11"), pytest.mark.timeout(60)]
+pytestmark = pytest.mark.timeout(60)
 
 
 @asynccontextmanager

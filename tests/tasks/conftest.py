@@ -1,7 +1,9 @@
 """A control plane that works at tasks, with an agent that does what its prompt says."""
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -18,7 +20,8 @@ from tests.control_plane import disposable
 from tests.engines import local_config
 
 OWN = "paddock.testing.agent:ScriptedAgent"
-HEALTH = Thresholds(restart_cooldown_s=0.0, beat_every_s=0.5)
+# An agent in the middle of a step does not hear that it is asked to end: it is ended by force.
+HEALTH = Thresholds(restart_cooldown_s=0.0, beat_every_s=0.5, stop_grace_s=1.0)
 SETTINGS = Settings(agents=AgentsConfig(own=(OWN,)), tasks=TasksConfig(health=HEALTH))
 
 
@@ -54,6 +57,14 @@ class Working:
 
     async def done(self, *steps, **more):
         return await self.ended(await self.begin(*steps, **more))
+
+    async def run_out_of_time(self, task):
+        """Its deadline is now, however long the test took to get here."""
+
+        def change(tx):
+            tx.tasks.replace(replace(tx.tasks.get("", task.id), deadline=time.time()))
+
+        await self.plane.services.store.write(change)
 
     async def events(self, task, kind=""):
         told = await self.plane.services.events.page(Interest(subject=task.id), 0, 100_000)

@@ -1,14 +1,11 @@
 """Who pays for models: what Paddock itself has written down, and no label."""
 
-import pytest
-
 from paddock.domain.task_wish import Workspace
 from paddock.ports.egress import ModelUse
 from paddock.services.sandboxes import Amendment
 from paddock.services.spending import account_of, note_use
 from paddock.services.wishes import Wish
 
-pytestmark = pytest.mark.proves("K5")
 THOUGHT = {"reasoning": 1}
 
 

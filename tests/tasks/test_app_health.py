@@ -21,9 +21,9 @@ from paddock.guest_client import Guest
 from paddock.guest_client.processes import ProcessState
 from paddock.services.app_restarts import changed_files, start_anew
 from paddock.services.wishes import Wish
-from tests.wiring_server import free_port
+from tests.harness.ports import free_port
 
-pytestmark = [pytest.mark.proves("T11"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.timeout(120)]
 PROGRAM = (Path(inspect.getfile(inspect.currentframe())).parent / "app_server.py").read_bytes()
 SECRET = "tok/en-of+somebody=0123456789"
 BUILD = Check("build", ("test", "-e", "page"))
@@ -82,6 +82,7 @@ async def app(working):
     await services.sandboxes.delete(working.who, sandbox.id, force=True)
 
 
+@pytest.mark.proves("T11")
 async def test_an_app_that_answers_is_healthy_and_nothing_is_started_anew_for_nothing(app):
     before = await app.state("web")
     task = await app.done(
@@ -115,6 +116,7 @@ async def test_an_app_that_answers_is_healthy_and_nothing_is_started_anew_for_no
     assert (told.data["healthy"], told.data["preview_ok"]) == (True, True)
 
 
+@pytest.mark.proves("T11")
 async def test_where_nothing_listens_the_app_is_not_healthy_and_that_counts_like_a_check(app):
     task = await app.done(DONE, web=Web(free_port()), within_s=1.0)
     assert (task.state, task.reason) == (S.FAILED, Reason.CHECKS_FAILED)
@@ -134,6 +136,7 @@ async def test_no_redirect_is_followed_and_a_page_that_fails_or_is_not_there_is_
     assert "/fails answers 500: Internal error – no such table" in error
 
 
+@pytest.mark.proves("T11")
 async def test_workers_alone_make_an_app_and_nobody_speaks_of_its_preview(app):
     task = await app.done(DONE, workers=("steady",), build="slow", checks=(SLOW,))
     found = task.result.health
@@ -151,6 +154,7 @@ async def test_workers_alone_make_an_app_and_nobody_speaks_of_its_preview(app):
 SLOW = Check("slow", ("sleep", "60"), 0.2)
 
 
+@pytest.mark.proves("T11")
 async def test_a_failed_build_is_no_healthy_app_whatever_answers(app):
     task = await app.done(DONE, web=app.web, build="no", checks=(Check("no", ("false",)),))
     found = task.result.health
@@ -158,6 +162,7 @@ async def test_a_failed_build_is_no_healthy_app_whatever_answers(app):
     assert found.errors == ("its build fails",)
 
 
+@pytest.mark.proves("T11")
 async def test_an_agent_is_told_which_asset_fails_and_tries_until_its_app_is_healthy(app):
     task = await app.done(
         {"run": 'mkdir -p src && echo "@bad $DEPLOY_TOKEN" > src/main.tsx'},
@@ -185,6 +190,7 @@ async def test_an_agent_is_told_which_asset_fails_and_tries_until_its_app_is_hea
     assert [each["failed"] for each in rounds] == [["app health"], []]
 
 
+@pytest.mark.proves("T11")
 async def test_an_asset_is_only_asked_for_where_the_preset_has_it(app):
     task = await app.done(
         {"write": ["src/index.css", "@bad"]}, DONE, web=Web(app.port), within_s=1.0
@@ -193,6 +199,7 @@ async def test_an_asset_is_only_asked_for_where_the_preset_has_it(app):
     await app.done({"write": ["src/index.css", "fine"]}, DONE, web=app.web)
 
 
+@pytest.mark.proves("T11")
 async def test_what_reads_a_changed_config_only_at_its_start_is_started_anew(app):
     before = await app.state("web")
     broken = await app.done(
@@ -214,6 +221,7 @@ async def test_what_reads_a_changed_config_only_at_its_start_is_started_anew(app
     assert after.restarts == before.restarts
 
 
+@pytest.mark.proves("T11")
 async def test_what_an_agent_that_failed_left_behind_is_looked_at_too(app):
     steps = ({"write": ["vite.config.ts", "also right"]}, {"fail": "no more"})
     task = await app.done(*steps, web=app.web, build="build", restart=("web",), checks=(BUILD,))
@@ -223,7 +231,6 @@ async def test_what_an_agent_that_failed_left_behind_is_looked_at_too(app):
     assert [each.state for each in task.result.checks] == [CheckState.UNKNOWN]
 
 
-@pytest.mark.proves("T22")
 @pytest.mark.parametrize("most", [1, 2])
 async def test_what_an_agent_was_not_to_change_is_put_back_before_its_app_is_looked_at(app, most):
     await app.done({"write": ["vite.config.ts", "right"]}, DONE, web=app.web, restart=("web",))
@@ -279,6 +286,8 @@ async def test_who_cancels_a_task_does_not_wait_for_its_app(app):
     assert not await app.working.events(task, "task.health")
 
 
+@pytest.mark.proves("T11")
+@pytest.mark.slow
 async def test_a_process_that_was_given_up_comes_back_once_the_agent_has_mended_it(app):
     async with asyncio.timeout(60):
         while (await app.state("hopeless")).state is not ProcessState.GAVE_UP:

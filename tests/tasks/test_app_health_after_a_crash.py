@@ -11,7 +11,7 @@ from tests.tasks.test_chaos import insist, over
 from tests.tasks.test_rounds_after_a_crash import shell
 from tests.wiring_server import Server, server
 
-pytestmark = pytest.mark.timeout(200)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
 
 
 async def looking(made: Server, task: dict) -> None:

@@ -21,7 +21,6 @@ def attempts(working) -> Attempts:
     return working.plane.services.attempts
 
 
-@pytest.mark.proves("T16")
 async def test_of_several_that_try_the_same_one_is_adopted():
     async with on_local(SETTINGS) as working:
         await try_and_adopt(working, working.plane.services.attempts)

@@ -9,7 +9,6 @@ from paddock.domain.task import TaskState
 from paddock.domain.team import GRANTS, Principal, Role
 from paddock.services.system import system
 
-pytestmark = pytest.mark.proves("M8")
 S = TaskState
 
 
@@ -28,6 +27,7 @@ async def still(working, task):
     return await working.until(task, lambda now: now.state is S.WAITING)
 
 
+@pytest.mark.proves("M8")
 def test_a_rule_is_below_a_reviewer_a_member_and_an_admin():
     def who(role):
         return Principal("tem_1", "usr_1", role, GRANTS[role])
@@ -46,6 +46,7 @@ def test_a_rule_is_below_a_reviewer_a_member_and_an_admin():
         check_outranks(who(Role.MEMBER), Rank.ADMIN, "it was paused")
 
 
+@pytest.mark.proves("M8")
 async def test_what_an_admin_has_paused_no_member_lets_go_on(working):
     admin, somebody = working.who, await member(working)
     task = await working.begin({"say": "x"}, {"await": 1}, {"say": "done"})
@@ -72,6 +73,7 @@ async def test_what_an_admin_has_paused_no_member_lets_go_on(working):
     assert cancelled.detail["after"] == {"cancelling": True}
 
 
+@pytest.mark.proves("M8")
 async def test_what_a_rule_has_paused_a_member_lets_go_on(working):
     steps = [{"run": "false"}] * 4
     task = await working.begin(*steps, {"sleep": 0.5}, {"say": "x"}, guardian={"loop": "pause"})
@@ -80,6 +82,7 @@ async def test_what_a_rule_has_paused_a_member_lets_go_on(working):
     assert (await working.ended(task)).state is S.COMPLETED
 
 
+@pytest.mark.proves("M8")
 async def test_an_answer_is_not_undone_by_another_and_a_revert_is_on_record(working):
     admin, somebody = working.who, await member(working)
     danger = {"run": "git push --force origin main"}

@@ -91,6 +91,7 @@ async def test_an_answer_that_comes_while_the_agent_works_reaches_it_there(worki
     assert (sent.mode, sent.state) == ("now", MessageState.SEEN)
 
 
+@pytest.mark.slow
 @pytest.mark.proves("M10")
 @pytest.mark.parametrize("how", ["denied", "expired"])
 async def test_an_agent_that_gets_no_answer_is_told_so_and_goes_on(working, how):

@@ -12,7 +12,7 @@ from paddock.services.task_config import TasksConfig
 from paddock.settings import AgentsConfig, Settings
 from tests.tasks.conftest import OWN, on_local
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.proves("H7")]
+pytestmark = pytest.mark.timeout(180)
 S = TaskState
 HIDE = "a-value-that-nobody-reads"
 HEALTH = Thresholds(
@@ -21,6 +21,7 @@ HEALTH = Thresholds(
     ask_after_s=0.0,
     restart_after_s=0.0,
     beat_every_s=0.3,
+    stop_grace_s=1.0,
     diagnose_cooldown_s=1.0,
     most_diagnoses=2,
 )
@@ -33,6 +34,8 @@ async def working():
         yield made
 
 
+@pytest.mark.slow
+@pytest.mark.proves("H7")
 async def test_one_that_is_stuck_is_looked_into_a_few_times_and_then_a_person_is_asked(working):
     hangs = f"sh -c 'exec sleep 700' {HIDE} --token hunter2-hunter2"
     task = await working.begin(
@@ -61,8 +64,9 @@ async def test_one_that_is_stuck_is_looked_into_a_few_times_and_then_a_person_is
     assert (await working.ended(task)).state is S.FAILED
 
 
+@pytest.mark.proves("H7")
 async def test_one_that_works_is_not_looked_into_and_one_that_sleeps_is_not_woken(working):
-    busy = "timeout 4 sh -c 'while :; do :; done'"
+    busy = "timeout 2.5 sh -c 'while :; do :; done'"
     task = await working.done({"run": busy}, {"say": "done"})
     assert (task.state, task.diagnoses) == (S.COMPLETED, ())
     sandboxes = working.plane.services.sandboxes

@@ -15,7 +15,7 @@ from tests.interfaces.api.test_approvals import Asked, Door
 from tests.interfaces.api.test_egress import Lists, texts
 from tests.tasks.conftest import SETTINGS, Working, at_work, command, operator
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.proves("U5", "P16")]
+pytestmark = pytest.mark.timeout(120)
 ASKS = EgressWish(NetworkMode.ALLOWLIST, "", ("known.example",), OnBlock.ASK)
 WAITS = {"run": "until [ -e go ]; do sleep 0.05; done"}
 RULES = {"rules": [{"name": "echoes wait", "verdict": "ask", "command": "echo **"}]}
@@ -65,6 +65,7 @@ async def granting(place):
         await remove_all(made.plane)
 
 
+@pytest.mark.proves("P16")
 @pytest.mark.parametrize("way", ["completed", "cancelled", "failed"])
 async def test_a_host_that_was_allowed_for_a_task_is_closed_when_it_is_over(granting, way: str):
     task = await granting.begin()
@@ -115,6 +116,7 @@ async def test_the_next_task_in_a_sandbox_asks_anew(granting):
     await granting.working.ended(second)
 
 
+@pytest.mark.proves("P16")
 async def test_a_task_that_ends_while_no_server_runs_leaves_nothing_open(place):
     async with at(place) as granting:
         task = await granting.begin()
@@ -134,6 +136,7 @@ async def test_a_task_that_ends_while_no_server_runs_leaves_nothing_open(place):
         await remove_all(granting.plane)
 
 
+@pytest.mark.proves("P16")
 async def test_a_denial_outweighs_what_was_allowed_for_a_task_and_a_new_policy_ends_it(granting):
     task = await granting.begin()
     await granting.granted()
@@ -166,6 +169,7 @@ async def test_a_new_policy_that_is_refused_ends_nothing_that_was_allowed_for_a_
     await granting.working.ended(task)
 
 
+@pytest.mark.proves("E8")
 async def test_a_command_that_was_allowed_for_a_task_is_asked_about_after_it(granting):
     task = await granting.begin()
     agent = await granting.plane.member(role="member")

@@ -14,11 +14,12 @@ from tests.upstreams import upstream
 from tests.wiring.test_approvals import Asking
 from tests.wiring_server import server
 
-pytestmark = [pytest.mark.timeout(500), pytest.mark.proves("U5", "P16")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 RUN = "touch ~/begun; until [ -e ~/go ]; do sleep 0.05; done"
 ASKING = {"preset": "", "rules": ["known.example"], "on_block": "ask"}
 
 
+@pytest.mark.proves("P16")
 async def test_what_was_allowed_for_a_task_outlives_the_server_and_ends_with_the_task():
     async with upstream("new.example") as there:
         hosts = json.dumps({"new.example": there.address})

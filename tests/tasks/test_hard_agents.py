@@ -12,14 +12,17 @@ from paddock.domain.budget import Budget
 from paddock.domain.message import MessageState, Mode
 from paddock.domain.reason import Reason
 from paddock.domain.task import TaskState
+from tests.tasks.test_messages import receipt
 from tests.tasks.test_own_agents import begun
+from tests.tasks.test_replaced import UNTIL_TOUCHED as HELD
+from tests.tasks.test_replaced import touch
 
 S = TaskState
 USAGE = {"usage": {"input_tokens": 80, "output_tokens": 40}}
 DEMANDS = """
 import sys
 sys.stdin.readline()
-for _ in range(20_000):
+for _ in range(3_000):
     print('{"jsonrpc": "2.0", "id": 1, "method": "x"}')
 sys.stdout.flush()
 sys.stdin.read()
@@ -28,19 +31,21 @@ sys.stdin.read()
 
 @pytest.mark.proves("M2")
 async def test_a_message_that_died_with_the_program_reaches_the_next_one(working):
-    task = await working.begin({"say": "a"}, {"sleep": 2.0}, {"die": "SIGKILL"}, {"say": "b"})
+    task = await working.begin({"say": "a"}, HELD, {"die": "SIGKILL"}, {"say": "b"})
     await working.until(task, lambda now: now.conversation.is_started)
     sent = await working.tasks.send(working.who, task.id, "remember", Mode.TURN)
+    await receipt(working, sent, MessageState.DELIVERED)
+    await touch(working, await working.get(task), "finish")
     ended = await working.ended(task)
     assert (ended.state, len(ended.restarts)) == (S.COMPLETED, 1)
-    receipt = await working.tasks.message(working.who, task.id, sent.id)
-    assert receipt.state is MessageState.SEEN
+    found = await working.tasks.message(working.who, task.id, sent.id)
+    assert found.state is MessageState.SEEN
     told = [each.data["state"] for each in await working.events(task, "task.message")]
     assert told == ["queued", "delivered", "queued", "delivered", "seen"]
 
 
 async def test_one_that_complains_without_end_is_heard_to_its_end(working):
-    script = "head -c 60000000 /dev/zero | tr '\\0' x >&2; echo done"
+    script = "head -c 36000000 /dev/zero | tr '\\0' x >&2; echo done"
     ended = await working.ended(await begun(working, "command", ["sh", "-c", script], "go"))
     assert (ended.state, ended.result.message) == (S.COMPLETED, "done")
 
@@ -102,7 +107,7 @@ async def test_one_that_died_while_it_was_paused_waits_for_who_paused_it(working
 
 async def test_one_that_reads_no_more_is_not_spoken_to_without_end(working):
     """Its input is closed, and there is something that it would be told."""
-    deaf = "exec 0<&-; sleep 4; echo done"
+    deaf = "exec 0<&-; sleep 1; echo done"
     task = await begun(working, "command", ["sh", "-c", deaf], "x" * 500_000)
     ended = await working.ended(task)
     assert (ended.state, ended.result.message) == (S.COMPLETED, "done")

@@ -9,10 +9,10 @@ from paddock.domain.task import TaskState
 from paddock.domain.task_wish import Check
 from tests.tasks.conftest import command
 
-pytestmark = pytest.mark.proves("K9")
 VALUE = "tok/en-of+somebody=0123456789"
 
 
+@pytest.mark.proves("K9")
 async def test_what_an_agent_says_of_a_secret_is_kept_without_it(working):
     checks = (Check("tells", ("sh", "-c", "echo checked $DEPLOY_TOKEN; false")),)
     task = await working.done(
@@ -45,6 +45,7 @@ async def test_what_an_agent_says_of_a_secret_is_kept_without_it(working):
     assert ran.stdout.decode() == VALUE
 
 
+@pytest.mark.proves("K9")
 async def test_what_it_complains_of_is_kept_without_it_too(working):
     task = await working.done(
         {"run": "echo $DEPLOY_TOKEN"}, {"crash": 3}, env={"DEPLOY_TOKEN": VALUE}

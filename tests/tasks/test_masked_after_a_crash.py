@@ -10,7 +10,7 @@ from tests.tasks.test_chaos import insist, over
 from tests.tasks.test_rounds_after_a_crash import shell
 from tests.wiring_server import Server, server
 
-pytestmark = [pytest.mark.timeout(500), pytest.mark.proves("K9")]
+pytestmark = pytest.mark.timeout(500)
 DELETED = "was-deleted-since-0123456789"
 CHANGED = "was-changed-since-0123456789"
 RUN = "touch ~/begun; until [ -e ~/go ]; do sleep 0.05; done; echo has $DELETED_KEY $CHANGED_KEY"
@@ -22,6 +22,7 @@ async def lend(made: Server, name: str, value: str) -> None:
     await insist(made, "PUT", f"/v1/secrets/{name}/bindings/header", wish)
 
 
+@pytest.mark.proves("K9")
 async def test_what_was_deleted_or_changed_before_a_take_over_is_masked_after_it():
     async with server(agents__own=OWN) as made:
         await lend(made, "DELETED_KEY", DELETED)

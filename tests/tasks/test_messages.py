@@ -1,6 +1,8 @@
 """Messages that are good for a while only, and when one is likely to be read."""
 
 import asyncio
+import time
+from itertools import pairwise
 
 import pytest
 
@@ -14,6 +16,7 @@ from paddock.settings import AgentsConfig, Settings
 from tests.control_plane import disposable
 from tests.tasks.conftest import HEALTH, OWN, Working, at_work, operator
 from tests.tasks.test_own_agents import SERVER
+from tests.tasks.test_replaced import UNTIL_TOUCHED, touch
 
 pytestmark = pytest.mark.timeout(120)
 INBOXED = "tests.tasks.inbox_agent:InboxAgent"
@@ -107,34 +110,38 @@ async def test_what_was_kept_while_nobody_looked_after_the_task_expires(database
 
 @pytest.mark.proves("M2")
 async def test_what_lies_in_an_inbox_is_taken_out_again_in_time(working):
-    task = await working.begin({"say": "x"}, {"sleep": 4}, agent="inboxed")
+    task = await working.begin({"say": "x"}, UNTIL_TOUCHED, agent="inboxed")
     await working.until(task, lambda now: now.conversation.judged.did_something)
     late = await send(working, task, "too late", ttl_s=1)
     await working.until(task, lambda now: late.id in now.conversation.inboxed)
     await receipt(working, late, MessageState.EXPIRED)
     found = await working.get(task)
     assert (found.conversation.told, found.conversation.inboxed) == ((), ())
+    await touch(working, found, "finish")
     ended = await working.ended(task)
     assert ended.state is TaskState.COMPLETED, ended.detail
     assert await states_of(working, task) == ["queued", "expired"]
 
 
 async def test_a_message_that_is_put_back_expires_instead_of_being_read_late(working):
-    steps = [{"say": "x"}, {"sleep": 2}, {"die": "SIGKILL"}, {"say": "again"}]
+    steps = [{"say": "x"}, UNTIL_TOUCHED, {"die": "SIGKILL"}, {"say": "again"}]
     task = await working.begin(*steps)
     await working.until(task, lambda now: now.conversation.judged.did_something)
     late = await send(working, task, "too late", Mode.TURN, ttl_s=1)
     await receipt(working, late, MessageState.DELIVERED)
+    await asyncio.sleep(max(0.0, late.expires_at - time.time()))
+    await touch(working, await working.get(task), "finish")
     ended = await working.ended(task)
     assert ended.state is TaskState.COMPLETED, ended.detail
     assert await states_of(working, task) == ["queued", "delivered", "queued", "expired"]
 
 
-@pytest.mark.parametrize("ttl_s", [0, -1, LONGEST_TTL_S + 1, float("nan")])
-async def test_how_long_it_is_good_for_has_limits(working, ttl_s):
-    task = await working.begin({"say": "x"})
-    with pytest.raises(InvalidRequest, match="good for"):
-        await send(working, task, "x", ttl_s=ttl_s)
+async def test_how_long_it_is_good_for_has_limits(working):
+    task = await working.begin({"await": 1})
+    for ttl_s in (0, -1, LONGEST_TTL_S + 1, float("nan")):
+        with pytest.raises(InvalidRequest, match="good for"):
+            await send(working, task, "x", ttl_s=ttl_s)
+    await send(working, task, "x", ttl_s=LONGEST_TTL_S)
     await working.ended(task)
 
 
@@ -143,12 +150,13 @@ async def test_a_receipt_says_when_the_agent_is_likely_to_read(working):
     waits = [{"run": f"sleep 0.3; : {number}"} for number in range(30)]
     task = await working.begin({"say": "x"}, *waits)
     early = await send(working, task, "early")
-    await working.until(task, lambda now: len(now.conversation.boundaries) >= 4)
+    paced = await working.until(task, lambda now: len(now.conversation.boundaries) >= 4)
+    longest_s = max(b - a for a, b in pairwise(paced.conversation.boundaries))
     sent = await send(working, task, "steady")
     at_once = await send(working, task, "stop that", Mode.INTERRUPT)
     some_day = await send(working, task, "then", Mode.TURN)
     assert (early.expected_at, some_day.expected_at) == (None, None)
-    assert sent.queued_at <= sent.expected_at < sent.queued_at + 3
+    assert sent.queued_at <= sent.expected_at < sent.queued_at + 3 + longest_s
     assert at_once.expected_at == at_once.queued_at
     seen = await receipt(working, sent, MessageState.SEEN)
     assert seen.expected_at == sent.expected_at

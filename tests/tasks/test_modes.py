@@ -8,10 +8,10 @@ from paddock.domain.task import TaskState as S
 from paddock.domain.task_wish import Check, GivenFile
 from tests.tasks.conftest import command
 
-pytestmark = pytest.mark.proves("T22")
 GIVEN = (GivenFile("kept.txt", b"as it was\n"),)
 
 
+@pytest.mark.proves("T22")
 async def test_who_only_looks_changes_nothing(working):
     task = await working.done(
         {"run": "cat kept.txt"}, {"say": "I have seen it."}, files=GIVEN, mode=WorkMode.EXPLORE
@@ -22,6 +22,7 @@ async def test_who_only_looks_changes_nothing(working):
     assert "Only look: change no file." in told.result.message
 
 
+@pytest.mark.proves("T22")
 async def test_who_was_only_to_look_and_changed_something_fails_and_it_is_put_back(working):
     task = await working.done(
         {"write": ["kept.txt", "changed\n"]},
@@ -42,6 +43,7 @@ async def test_who_was_only_to_look_and_changed_something_fails_and_it_is_put_ba
     assert event.data["kept"]
 
 
+@pytest.mark.proves("T22")
 async def test_a_verdict_is_given_and_what_was_tried_is_put_back(working):
     task = await working.done(
         {"run": "git init -q . && git -c user.name=a -c user.email=a@b commit -qm x --allow-empty"},
@@ -66,6 +68,7 @@ async def test_a_verdict_is_given_and_what_was_tried_is_put_back(working):
     assert ran.stdout == b"x\n"
 
 
+@pytest.mark.proves("T22")
 async def test_what_a_look_left_behind_is_put_back_however_it_ended(working):
     task = await working.done(
         {"write": ["kept.txt", "changed\n"]}, {"fail": "no"}, files=GIVEN, mode=WorkMode.EXPLORE
@@ -75,6 +78,7 @@ async def test_what_a_look_left_behind_is_put_back_however_it_ended(working):
     assert await working.read(task, "kept.txt") == "as it was\n"
 
 
+@pytest.mark.proves("T22")
 async def test_modes_are_shown_and_agents_say_which_they_keep_to(working):
     answer = await working.plane.admin.get("/v1/agents/claude_code")
     assert answer["keeps_to"] == ["explore", "validate"]

@@ -87,10 +87,11 @@ async def go_away(working, task):
 
 async def test_one_that_cannot_get_its_agent_says_so_once_and_ends_at_its_deadline(working, npm):
     npm(LATE)
-    task = await of_claude(working, timeout_s=8.0)
+    task = await of_claude(working, timeout_s=600.0)
     stands = await working.until(task, lambda now: now.detail)
     assert (stands.state, stands.phase) == (S.RUNNING, "agent")
     assert "npm does not reach its registry" in stands.detail
+    await working.run_out_of_time(task)
     ended = await working.ended(task, MINUTE)
     assert (ended.state, ended.reason) == (S.FAILED, Reason.DEADLINE)
     assert "nobody answers (see whether this host has a way there" in ended.detail
@@ -177,14 +178,15 @@ async def test_one_that_waits_for_a_sandbox_that_was_set_aside_goes_on_when_it_i
 
 @pytest.mark.parametrize("is_cancelled", [True, False])
 async def test_one_whose_provider_is_away_ends_when_it_is_to(working, is_cancelled):
-    more = {} if is_cancelled else {"timeout_s": 8.0}
-    task = await working.begin({"say": "x"}, {"sleep": 300}, **more)
+    task = await working.begin({"say": "x"}, {"sleep": 300}, timeout_s=600.0)
     task = await working.until(task, lambda now: now.conversation.judged.did_something)
     await go_away(working, task)
     try:
         if is_cancelled:
             await working.until(task, lambda now: "provider is away" in now.detail)
             await working.tasks.cancel(working.who, task.id)
+        else:
+            await working.run_out_of_time(task)
         ended = await working.ended(task, MINUTE)
     finally:
         working.provider.is_away = False

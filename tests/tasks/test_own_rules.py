@@ -16,7 +16,7 @@ from tests.control_plane import disposable
 from tests.tasks.conftest import HEALTH, OWN, Working, at_work, operator
 
 S = TaskState
-pytestmark = [pytest.mark.timeout(180), pytest.mark.proves("M6", "M7")]
+pytestmark = pytest.mark.timeout(180)
 
 
 class Swearing:
@@ -70,6 +70,7 @@ async def working(database):
         yield Working(plane, await operator(plane))
 
 
+@pytest.mark.proves("M6")
 async def test_a_rule_of_ones_own_asks_where_it_says_so(working):
     task = await working.begin({"say": "darn"}, {"sleep": 100})
     task = await working.until(task, lambda now: now.state is S.WAITING)
@@ -80,6 +81,7 @@ async def test_a_rule_of_ones_own_asks_where_it_says_so(working):
     assert (await working.ended(task)).state is S.CANCELLED
 
 
+@pytest.mark.proves("M7")
 async def test_a_task_says_what_a_rule_of_ones_own_does(working):
     steps = [{"say": "darn"}, {"await": 1}, {"say": "sorry"}]
     task = await working.done(*steps, guardian={"swearing": "nudge"})

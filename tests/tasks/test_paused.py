@@ -32,20 +32,33 @@ async def stands_still(working, task):
 
 @pytest.mark.proves("M9")
 async def test_an_agent_that_is_paused_does_nothing_and_loses_no_time(working):
-    task = await talking(working, {"clock": 100}, {"await": 1}, {"say": "done"})
+    task = await talking(working, {"clock": 2000})
+    still = await stands_still(working, task)
+    said = len(await working.said(task))
+    await asyncio.sleep(STILL_S)
+    await working.tasks.resume(working.who, task.id)
+    going = await working.until(task, lambda now: now.state is S.RUNNING)
+    assert going.deadline - still.deadline >= STILL_S
+    async with asyncio.timeout(60):
+        while len(await working.said(task)) < said + 3:
+            await asyncio.sleep(0.02)
+    assert max(b - a for a, b in pairwise(map(float, await working.said(task)))) >= STILL_S
+    await working.tasks.cancel(working.who, task.id)
+    assert (await working.ended(task)).state is S.CANCELLED
+
+
+@pytest.mark.proves("M9")
+async def test_an_agent_that_was_paused_goes_on_and_hears_what_was_said_meanwhile(working):
+    task = await talking(working, {"await": 1}, {"say": "done"})
     still = await stands_still(working, task)
     assert (still.waits_for, still.waits_rule, still.paused_by) == ("", "person", "")
     assert working.who.actor in still.detail
     again = await working.tasks.pause(working.who, task.id)
     assert again == await working.get(task)
     sent = await working.tasks.send(working.who, task.id, "hello", Mode.NOW)
-    await asyncio.sleep(STILL_S)
     await working.tasks.resume(working.who, task.id)
     ended = await working.ended(task)
     assert ended.state is S.COMPLETED, ended.detail
-    *told, _done = await working.said(task)
-    assert max(b - a for a, b in pairwise(map(float, told))) >= STILL_S
-    assert ended.deadline - still.deadline >= STILL_S
     assert (await working.tasks.message(working.who, task.id, sent.id)).state is MessageState.SEEN
     kinds = [each.kind for each in await working.events(task, "task.")]
     states = [each for each in kinds if each in ("task.pausing", "task.waiting", "task.resuming")]
@@ -74,7 +87,6 @@ async def test_one_that_has_not_begun_does_not_begin_until_it_is_resumed(working
     assert (await working.ended(then)).state is S.COMPLETED
 
 
-@pytest.mark.proves("M9")
 async def test_any_number_of_paused_ones_are_in_nobodys_way(working):
     first = await working.begin({"await": 1}, {"say": "first"})
     wish = TaskWish("x", "scripted", workspace=Workspace(template="plain"), after=(first.id,))
@@ -101,10 +113,11 @@ async def test_one_that_is_paused_while_its_sandbox_is_made_stands_still_after_t
 
 @pytest.mark.proves("M9")
 async def test_whoever_is_last_to_say_whether_it_stands_still_is_heard(working):
-    task = await talking(working, {"clock": 120}, {"say": "done"})
+    task = await talking(working, {"clock": 20}, {"await": 1}, {"say": "done"})
     for _ in range(10):
         await working.tasks.pause(working.who, task.id)
         await working.tasks.resume(working.who, task.id)
+    await working.tasks.send(working.who, task.id, "end now", Mode.NOW)
     ended = await working.ended(task)
     assert (ended.state, ended.result.message) == (S.COMPLETED, "done")
     for change in (working.tasks.pause, working.tasks.resume):

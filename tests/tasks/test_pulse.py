@@ -14,9 +14,9 @@ from paddock.settings import AgentsConfig, Settings
 from tests.engines import open_local
 from tests.tasks.conftest import OWN, on_local
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.proves("H1", "H2")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 S = TaskState
-HEALTH = Thresholds(beat_every_s=0.5, beat_lasts_s=4.0, restart_after_s=0.0)
+HEALTH = Thresholds(beat_every_s=0.5, beat_lasts_s=2.0, restart_after_s=0.0)
 LEVELS = [Pulse.LATE, Pulse.DEGRADED, Pulse.LOST]
 
 
@@ -37,6 +37,7 @@ async def until_told(working, task, pulse):
             await asyncio.sleep(0.1)
 
 
+@pytest.mark.proves("H1", "H2")
 async def test_a_guest_that_says_nothing_is_told_of_step_by_step_and_so_is_its_return():
     settings = Settings(agents=AgentsConfig(own=(OWN,)), tasks=TasksConfig(health=HEALTH))
     async with on_local(settings) as working:

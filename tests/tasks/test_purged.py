@@ -14,7 +14,7 @@ from tests.control_plane import disposable
 from tests.interfaces.api.test_purges import ended, everything
 from tests.tasks.conftest import SETTINGS, Working, at_work, operator
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.proves("U12")]
+pytestmark = pytest.mark.timeout(180)
 OWNER = "erika@mustermann.example"
 APP = "erikas-shop"
 S = TaskState
@@ -50,6 +50,7 @@ async def nothing_is_left(working):
     assert first_break(chain) is None
 
 
+@pytest.mark.proves("U12")
 async def test_what_an_agent_did_for_an_owner_goes_with_them(working):
     admin = working.plane.admin
     box = await create(working, name="erikas-box", owner=OWNER)
@@ -80,6 +81,8 @@ async def test_what_an_agent_did_for_an_owner_goes_with_them(working):
     assert await working.said(other) == ["for another"]
 
 
+@pytest.mark.slow
+@pytest.mark.proves("U12")
 async def test_one_that_is_at_work_ends_before_it_goes(working):
     box = await create(working, owner=OWNER)
     steps = [{"say": "erikas plan"}, {"await": 1}]
@@ -95,6 +98,7 @@ async def test_one_that_is_at_work_ends_before_it_goes(working):
     await nothing_is_left(working)
 
 
+@pytest.mark.slow
 async def test_one_that_cannot_end_by_itself_ends_with_its_sandbox(working):
     """What was set aside nobody enters, also not to end an agent. The evidence goes too."""
     box = await create(working, name="erikas-box", owner=OWNER)
@@ -112,6 +116,7 @@ async def test_one_that_cannot_end_by_itself_ends_with_its_sandbox(working):
     await nothing_is_left(working)
 
 
+@pytest.mark.slow
 async def test_one_that_was_to_have_a_copy_goes_before_it_has_any(working):
     admin = working.plane.admin
     box = await create(working, app=APP)
@@ -135,6 +140,7 @@ async def test_one_that_was_to_have_a_copy_goes_before_it_has_any(working):
     await working.ended(first)
 
 
+@pytest.mark.slow
 async def test_who_waited_for_one_that_failed_does_not_begin_because_it_is_forgotten(working):
     box = await create(working, owner=OWNER)
     task = await working.begin({"say": "x"}, {"await": 1}, workspace=Workspace(sandbox=box["id"]))

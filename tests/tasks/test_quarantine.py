@@ -18,7 +18,7 @@ from paddock.services.verbs import ref_of
 from paddock.settings import AgentsConfig, Settings
 from tests.tasks.conftest import HEALTH, OWN, command, on_local
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.proves("H8")]
+pytestmark = pytest.mark.timeout(180)
 S = TaskState
 ODD = OddnessConfig(threshold=0.3, readings=3, every_s=0.2, quarantine=True)
 DANGERS = [{"run": "git push --force origin main"}, {"run": "git push -f origin master"}]
@@ -47,6 +47,7 @@ async def audited(working, subject, action):
     return [each for each in entries if each.subject == subject and each.action == action]
 
 
+@pytest.mark.proves("H8")
 async def test_odd_behaviour_adds_up_until_the_sandbox_is_set_aside(working, care):
     steps = [{"say": "x"}, *DANGERS, {"await": 1}, {"append": ["log", "after\n"]}, {"say": "done"}]
     task = await working.begin(*steps, guardian={"danger": "note"})
@@ -159,6 +160,7 @@ async def test_whose_task_is_cancelled_while_its_sandbox_is_paused_is_ended_when
     await services.sandboxes.delete(working.who, box, force=True)
 
 
+@pytest.mark.proves("H8")
 async def test_nobody_but_an_admin_goes_into_one_that_was_set_aside(working, care):
     services = working.plane.services
     task = await working.done({"say": "x"})

@@ -15,7 +15,7 @@ from tests.engines import AGENTS
 from tests.tasks.model_outside import NAME, ModelOutside, model_outside
 from tests.wiring_server import Server, destroy, server
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.proves("T3")]
+pytestmark = [pytest.mark.timeout(400)]
 KEY = "sk-the-real-key-0123456789abcdef"
 WORK = Script(
     (
@@ -103,6 +103,12 @@ REAL = [
 ]
 
 
+def each_agent(**marks: pytest.MarkDecorator) -> pytest.MarkDecorator:
+    """Run a test with every agent; `marks` are those of single agents."""
+    real = [pytest.param(it, marks=marks.get(it.agent, ())) for it in REAL]
+    return pytest.mark.parametrize("real", real, indirect=True, ids=lambda it: it.agent)
+
+
 @dataclass
 class World:
     plane: Server
@@ -170,7 +176,8 @@ async def real(request, world, need) -> Real:
     return chosen
 
 
-@pytest.mark.proves("M1", "M3", "T8")
+@pytest.mark.proves("M3", "T8", "T3")
+@pytest.mark.slow
 async def test_an_agent_works_hears_a_message_goes_on_later_and_can_be_cancelled(world, real):
     task = await world.begin(real, "WORK on a.txt, please")
     await world.until(task, lambda now: now["directory"])
@@ -246,6 +253,7 @@ async def interrupted(world: World, real: Real, sandbox: str) -> None:
 
 
 @pytest.mark.proves("T22")
+@pytest.mark.slow
 async def test_an_agent_that_is_only_to_look_keeps_to_it_by_itself(world, real):
     """Its own refusal is before ours. Codex has none that works here: its work is put back."""
     task = await world.ended(await world.begin(real, "LOOK around", mode="explore"))
@@ -267,7 +275,8 @@ async def test_an_agent_that_is_only_to_look_keeps_to_it_by_itself(world, real):
     assert "not to be" not in await world.run(task, "sh", "-c", "cat b.txt 2>&1")
 
 
-@pytest.mark.proves("M10", "T15", "K8", "K9")
+@pytest.mark.proves("M10", "T15")
+@each_agent(opencode=pytest.mark.slow, gemini=pytest.mark.slow)
 async def test_an_agent_asks_a_person_at_its_desk_and_goes_on_with_the_answer(world, real):
     task = await world.begin(real, "ASK me, please")
     waits = await world.until(task, lambda now: now["waits_for"] or now["ended_at"])
@@ -288,7 +297,8 @@ async def test_an_agent_asks_a_person_at_its_desk_and_goes_on_with_the_answer(wo
     assert "ptr_" not in everything
 
 
-@pytest.mark.proves("M10", "T22")
+@pytest.mark.proves("M10")
+@pytest.mark.slow
 @pytest.mark.parametrize("real", REAL[:1], indirect=True, ids=lambda real: real.agent)
 async def test_one_that_is_only_to_look_may_ask(world, real):
     task = await world.begin(real, "ASK me, please", mode="explore")
@@ -298,6 +308,9 @@ async def test_one_that_is_only_to_look_may_ask(world, real):
     assert (await world.ended(task))["state"] == "cancelled"
 
 
+@pytest.mark.proves("T3")
+@pytest.mark.slow
+@each_agent(opencode=pytest.mark.soak)  # the longest of all by far
 async def test_a_model_that_its_route_does_not_know_is_named_in_the_end(world, real):
     task = await world.ended(await world.begin(real, "GONE with the model"))
     assert (task["state"], task["reason"]) == ("failed", "surroundings"), task
@@ -307,7 +320,8 @@ async def test_a_model_that_its_route_does_not_know_is_named_in_the_end(world, r
     assert not task["result"]["files"]
 
 
-@pytest.mark.proves("H4")
+@pytest.mark.proves("H4", "T4")
+@pytest.mark.slow
 async def test_an_agent_goes_on_with_its_session_where_its_sandbox_was_lost(world, real):
     task = await world.begin(real, "LOSE nothing, please")
     now = await world.until(task, lambda now: now["directory"])

@@ -13,7 +13,6 @@ from paddock.settings import AgentsConfig
 from tests.control_plane import disposable
 from tests.tasks.conftest import OWN, SETTINGS, Working, at_work, operator
 
-pytestmark = pytest.mark.proves("T19")
 OWNS = (OWN, "paddock.testing.agent:ScriptedReviewer")
 REVIEW = Review("scripted_reviewer", min_lines=0)
 
@@ -34,6 +33,7 @@ def reviewed_by(*reviews, **more):
     return {"review": REVIEW, "env": {"SCRIPTED_REVIEW": json.dumps(list(reviews))}, **more}
 
 
+@pytest.mark.proves("T19")
 async def test_a_task_is_planned_done_reviewed_and_done_again(working):
     given = reviewed_by(
         [
@@ -82,6 +82,7 @@ async def test_a_task_is_planned_done_reviewed_and_done_again(working):
     assert after.conversation.session == task.conversation.own_session
 
 
+@pytest.mark.proves("T19")
 async def test_who_gives_no_verdict_is_asked_once_again(working):
     good = reviewed_by([{"end": "Looks fine to me."}, {"say": verdict("approve")}])
     task = await working.done({"write": ["a", "1"]}, {"say": "done"}, **good)
@@ -93,6 +94,7 @@ async def test_who_gives_no_verdict_is_asked_once_again(working):
     assert [each.path for each in task.result.files] == ["a"]
 
 
+@pytest.mark.proves("T19")
 async def test_what_is_never_approved_fails_and_is_kept(working):
     never = reviewed_by([{"say": verdict("revise", major="no")}])
     task = await working.done(
@@ -103,6 +105,7 @@ async def test_what_is_never_approved_fails_and_is_kept(working):
     assert [each.path for each in task.result.files] == ["a", "b"]
 
 
+@pytest.mark.proves("T19")
 async def test_trifles_are_not_reviewed(working):
     given = reviewed_by([{"say": verdict("revise", major="no")}], files=(GivenFile("a", b"1\n"),))
     given["review"] = replace(REVIEW, min_lines=3)

@@ -10,7 +10,7 @@ from tests.tasks.conftest import OWN
 from tests.tasks.test_chaos import insist, over
 from tests.wiring_server import Server, server
 
-pytestmark = pytest.mark.timeout(500)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 # Each round's check waits until somebody lets it go; it knows the round by what the agent did.
 CHECK = """
 n=$(wc -l < log)
@@ -71,7 +71,7 @@ async def told(made: Server, task: dict, count: int) -> None:
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.proves("T13", "T18", "T19")
+@pytest.mark.proves("T13", "T18", "T19", "T12")
 async def test_no_round_that_is_over_is_repeated_by_a_server_that_was_killed():
     reviewer = "paddock.testing.agent:ScriptedReviewer"
     async with server(agents__own=f"{OWN},{reviewer}") as made:

@@ -12,18 +12,18 @@ from paddock.services.task_config import TasksConfig
 from paddock.settings import AgentsConfig, Settings
 from tests.tasks.conftest import OWN, on_local
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.proves("H4", "H5")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 S = TaskState
-LONG_S = 20.0
+LONG_S = 8.0
 HEALTH = Thresholds(
     quiet_after_s=0.5,
-    nudge_after_s=4.0,
-    ask_after_s=6.0,
-    restart_after_s=8.0,
+    nudge_after_s=2.0,
+    ask_after_s=4.0,
+    restart_after_s=6.0,
     restart_cooldown_s=0.0,
     beat_every_s=0.5,
     most_diagnoses=0,
-    stop_grace_s=14.0,
+    stop_grace_s=11.0,  # more than the default
 )
 
 
@@ -34,6 +34,7 @@ async def working():
         yield made
 
 
+@pytest.mark.proves("H4", "H5")
 async def test_one_that_is_stuck_is_told_then_asked_about_then_started_again(working):
     task = await working.begin({"say": "x"}, {"hang": 1000}, {"say": "woken"})
     ended = await working.ended(task, 180)
@@ -46,6 +47,7 @@ async def test_one_that_is_stuck_is_told_then_asked_about_then_started_again(wor
     assert ended.result.message == "woken"
 
 
+@pytest.mark.proves("H5")
 async def test_what_was_silent_before_a_run_is_not_held_against_it(working):
     task = await working.begin(
         {"say": "x"},
@@ -60,6 +62,7 @@ async def test_what_was_silent_before_a_run_is_not_held_against_it(working):
     assert (len(ended.rounds), ended.restarts) == (2, ())
 
 
+@pytest.mark.proves("H4", "H5")
 async def test_one_that_does_not_want_to_end_has_as_long_as_was_set(working):
     task = await working.begin({"stubborn": True}, {"say": "no"}, {"sleep": 100})
     await working.until(task, lambda now: now.conversation.judged.did_something, 120)

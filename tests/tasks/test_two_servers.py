@@ -1,10 +1,11 @@
 """Two servers on one database, of which one or the other dies again and again."""
 
 import asyncio
-import random
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import aiohttp
@@ -15,19 +16,33 @@ from tests.databases import new_database
 from tests.tasks.conftest import OWN
 from tests.wiring_server import Server, provider_refs, server
 
-TASKS = 12
-KILLS = 12
 STEPS = 6
-ASKED = 3
-UNWANTED = 3
 ENDS = ("completed", "failed", "cancelled")
-HELD = "until [ -e finish ]; do sleep 1; done"
+HELD = "until [ -e finish ]; do sleep 0.2; done"
 PROCESSES = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"
 SETTINGS = {
     "agents__own": OWN,
     "tasks__at_once_per_team": "20",
     "tasks__health__restart_cooldown_s": "0",
 }
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How many tasks there are, and how often servers die."""
+
+    tasks: int
+    kills: int
+    asked: int
+    """Tasks that wait for an answer."""
+    unwanted: int
+    """Tasks that are cancelled."""
+    pauses_s: tuple[float, ...]
+    """How long a server stays dead while the other lives. Leases of tasks last 6 s."""
+
+
+FEW = Scale(tasks=4, kills=4, asked=1, unwanted=1, pauses_s=(0.0, 0.5, 7.0))
+ALL = Scale(tasks=12, kills=12, asked=3, unwanted=3, pauses_s=(0.0, 7.0, 1.0, 7.0, 0.0, 1.0))
 
 
 class Pair:
@@ -161,27 +176,36 @@ def dear() -> str:
 
 @pytest.mark.timeout(900)
 @pytest.mark.proves("T12", "T18", "M2")
-async def test_what_one_server_leaves_the_other_takes_up(postgres: str) -> None:
-    chance = random.Random(7)
+@pytest.mark.parametrize(
+    "scale",
+    [
+        pytest.param(FEW, marks=pytest.mark.slow, id="few"),
+        pytest.param(ALL, marks=pytest.mark.soak, id="all"),
+    ],
+)
+async def test_what_one_server_leaves_the_other_takes_up(postgres: str, scale: Scale) -> None:
+    pauses = cycle(scale.pauses_s)
     async with new_database(postgres) as database, pair(database) as both:
-        wishes = [{"prompt": plain(number)} for number in range(TASKS - ASKED)]
-        wishes += [{"prompt": dear(), "budget": {"tokens": 100}} for _ in range(ASKED)]
+        wishes = [{"prompt": plain(number)} for number in range(scale.tasks - scale.asked)]
+        wishes += [{"prompt": dear(), "budget": {"tokens": 100}} for _ in range(scale.asked)]
         made = [await both.begin(wish, number) for number, wish in enumerate(wishes)]
-        worked, cancelled, asked = made[UNWANTED:-ASKED], made[:UNWANTED], made[-ASKED:]
+        cancelled, asked = made[: scale.unwanted], made[-scale.asked :]
+        worked = made[scale.unwanted : -scale.asked]
         sent: dict[str, str] = {}
-        for number in range(KILLS):
+        for number in range(scale.kills):
             dying = [both.servers[number % 2]] if number % 4 else list(both.servers)
             for each in dying:
                 await each.kill()
             if len(dying) == 1:  # long enough for the other to notice, or not
                 await both.meddle(number, worked, sent)
-                await asyncio.sleep(chance.choice((0.0, 1.0, 7.0)))
+                await asyncio.sleep(next(pauses))
             for each in dying:
                 await each.start()
-            if number == KILLS // 2:
+            if number == scale.kills // 2:
                 for task_id in cancelled:
+                    await both.until(task_id, "running")
                     assert (await both.insist("POST", f"/v1/tasks/{task_id}/cancel")).status < 300
-            if number >= KILLS // 2 and (left := asked[number % ASKED]) not in sent:
+            if number >= scale.kills // 2 and (left := asked[number % scale.asked]) not in sent:
                 await both.answer(left, f"answer {left}")
                 sent[left] = ""
         for task_id in (*worked, *asked):
@@ -195,7 +219,7 @@ async def test_what_one_server_leaves_the_other_takes_up(postgres: str) -> None:
                 told = await both.insist("GET", f"/v1/tasks/{task_id}/messages/{message}")
                 assert told.body["state"] == "seen", told.body
         first, second = both.servers
-        assert first.starts + second.starts == 2 + KILLS + KILLS // 4
+        assert first.starts + second.starts == 2 + scale.kills + scale.kills // 4
         await second.stop()
         await first.stop()
-        assert len(await provider_refs(first.data)) == TASKS
+        assert len(await provider_refs(first.data)) == scale.tasks

@@ -49,7 +49,10 @@ async def start(provider: Provider, ref: Ref, program: str) -> None:
     await tell(provider, ref, "python3", "-c", probes.DAEMON_OF, "x", program, "diary")
 
 
-@pytest.mark.parametrize("layers", [False, True], ids=["alone", "in layers"])
+@pytest.mark.parametrize(
+    "layers",
+    [pytest.param(False, id="alone"), pytest.param(True, id="in layers", marks=pytest.mark.slow)],
+)
 async def test_what_claims_to_keep_memory_keeps_it(fresh_place, layers):
     async def open_it() -> Provider:
         made = CheckpointingProvider(fresh_place)

@@ -28,6 +28,7 @@ class TestReferenceProvider(ProviderConformance):
         return open_it
 
 
+@pytest.mark.slow
 class TestReferenceProviderInLayers(ProviderConformance):
     """Guard, retry, measure and bound around it change nothing of what it promises."""
 

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,7 +17,9 @@ from tests.upstreams import upstream
 from tests.wiring.test_egress import gateway_pids
 from tests.wiring_server import Server, server
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.proves("U5", "P16")]
+pytestmark = [
+    pytest.mark.timeout(240),
+]
 
 ASKING = {"preset": "", "rules": ["known.example", "!never.example"], "on_block": "ask"}
 
@@ -48,13 +49,14 @@ class Asking:
         path = f"/v1/sandboxes/{self.name}/commands/{command}"
         async with asyncio.timeout(within_s):
             while (found := await self.admin.get(path))["exit_code"] is None:
-                await asyncio.sleep(0.1)
-        said = [
-            line["data"]
-            async for line in self.admin.lines("GET", f"{path}/output?format=ndjson&follow=false")
-            if line["type"] == "output"
-        ]
-        return found["exit_code"], "".join(said)
+                await asyncio.sleep(0.05)
+        return found["exit_code"], await self.output(command)
+
+    async def output(self, command: str) -> str:
+        """Until now."""
+        path = f"/v1/sandboxes/{self.name}/commands/{command}/output?format=ndjson&follow=false"
+        lines = self.admin.lines("GET", path)
+        return "".join([line["data"] async for line in lines if line["type"] == "output"])
 
     async def goes_on(self, command: str) -> bool:
         path = f"/v1/sandboxes/{self.name}/commands/{command}"
@@ -99,7 +101,7 @@ async def asking(**settings: str) -> AsyncIterator[Asking]:
             await made.admin.delete(f"/v1/sandboxes/{sandbox['id']}")
 
 
-@pytest.fixture(scope="module", params=["local", "docker"])
+@pytest.fixture(scope="module", params=["local", pytest.param("docker", marks=pytest.mark.slow)])
 async def inside(request: pytest.FixtureRequest) -> AsyncIterator[Asking]:
     async with asking(**of_provider(request)) as made:
         yield made
@@ -115,15 +117,13 @@ async def nothing_left(request) -> AsyncIterator[None]:
             await inside.answer(each, "denied")
 
 
+@pytest.mark.proves("P16")
 async def test_a_connection_waits_for_its_answer_and_goes_on(inside: Asking):
-    began = time.monotonic()
     run = await inside.curl("http://new.example/x")
     found = await inside.asked("new.example:80")
-    assert time.monotonic() - began < 30, "it is told when it is asked, not when it has waited"
     assert found["detail"] == {"host": "new.example", "port": 80}
     assert (found["kind"], found["asked_by"], found["app"]) == ("egress", inside.id, "shop")
-    await asyncio.sleep(1)
-    assert await inside.goes_on(run)
+    assert await inside.goes_on(run), "it is told when it is asked, not when it has waited"
     answer = await inside.answer(found, "allowed_once", note="looks fine")
     assert (answer.status, answer["state"]) == (200, "allowed_once"), answer.body
     assert await inside.ended(run) == (0, "GET new.example /x 0 \n")
@@ -134,19 +134,19 @@ async def test_a_connection_waits_for_its_answer_and_goes_on(inside: Asking):
     assert "new.example:80" not in [rule["rule"] for rule in standing["rules"]]
 
 
+@pytest.mark.proves("P16")
 async def test_denied_is_refused_at_once_and_not_asked_again(inside: Asking):
     run = await inside.curl("-k", "https://new.example/")
     found = await inside.asked("new.example:443")
     assert (await inside.answer(found, "denied")).status == 200
     code, said = await inside.ended(run)
     assert (code, "alert" in said) == (35, True), said
-    began = time.monotonic()
     run = await inside.curl("-x", "http://127.0.0.1:3128", "-k", "https://new.example/")
     assert (await inside.ended(run))[0] == 56
-    assert time.monotonic() - began < 20
     assert await inside.listed(state="pending") == []
 
 
+@pytest.mark.proves("P16")
 async def test_allowed_for_the_task_is_a_rule_that_can_be_taken_away(inside: Asking):
     run = await inside.curl("http://other.example/1")
     found = await inside.asked("other.example:80")
@@ -184,37 +184,46 @@ async def test_the_same_place_is_one_question_however_often_it_is_asked(inside: 
 async def test_a_flood_is_bounded_and_the_rest_refused(inside: Asking):
     script = "for n in $(seq 40); do curl -sS -m 20 http://n$n.flood.example/ & done; wait"
     run = await inside.start("bash", "-c", script)
-    async with asyncio.timeout(20):
-        while len(await inside.listed(state="pending")) < 16:
-            await asyncio.sleep(0.2)
-    await asyncio.sleep(1)
-    waiting = await inside.listed(state="pending")
+    refusal = "other places are being asked for already"
+    async with asyncio.timeout(30):
+        while (await inside.output(run)).count(refusal) < 24:
+            await asyncio.sleep(0.1)
+        while len(waiting := await inside.listed(state="pending")) < 16:
+            await asyncio.sleep(0.1)
     assert len(waiting) == 16
     for each in waiting:
         await inside.answer(each, "denied")
     _, said = await inside.ended(run)
-    assert said.count("other places are being asked for already") == 24, said
+    assert said.count(refusal) == 24, said
     assert said.count("somebody has denied it") == 16, said
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://169.254.169.254/latest/",
-        "http://10.1.2.3/",
-        "http://127.0.0.2/",
-        "http://never.example/",
-        "http://inner.example/",
-        "http://metadata.google.internal/",
-        "http://localhost.localdomain.local/",
-    ],
+NEVER_ASKED = (
+    "http://169.254.169.254/latest/",
+    "http://10.1.2.3/",
+    "http://127.0.0.2/",
+    "http://never.example/",
+    "http://inner.example/",
+    "http://metadata.google.internal/",
+    "http://localhost.localdomain.local/",
 )
-async def test_what_nobody_may_give_is_never_asked_for(inside: Asking, url: str):
-    began = time.monotonic()
-    await inside.ended(await inside.curl(url))
-    assert time.monotonic() - began < 20
-    await asyncio.sleep(0.6)
-    assert await inside.listed(state="pending") == []
+_TIMED_OUT = "28"
+
+
+@pytest.mark.proves("P16")
+async def test_what_nobody_may_give_is_never_asked_for(inside: Asking):
+    """A connection that somebody is asked about would be held until curl gives up."""
+    script = 'for url; do (curl -sS -m 20 -o /dev/null "$url"; echo "$? $url") & done; wait'
+    run = await inside.start("bash", "-c", script, "bash", *NEVER_ASKED)
+    _, said = await inside.ended(run)
+    codes = {url: code for line in said.splitlines() for code, _, url in [line.partition(" ")]}
+    assert _TIMED_OUT not in [codes[url] for url in NEVER_ASKED], said
+    # A question is on record before the next one from the same sandbox.
+    last = await inside.curl("http://last.example/")
+    found = await inside.asked("last.example:80")
+    assert [each["title"] for each in await inside.listed(state="pending")] == ["last.example:80"]
+    await inside.answer(found, "denied")
+    await inside.ended(last)
 
 
 async def test_only_the_first_answer_counts(inside: Asking):
@@ -241,6 +250,7 @@ async def test_who_gave_up_is_not_waited_for_and_a_later_answer_helps_the_next(i
     assert "not known outside" in said, "it was let through, to a name that does not exist"
 
 
+@pytest.mark.proves("U5")
 async def test_everything_is_on_record(inside: Asking):
     run = await inside.curl("http://record.example/")
     found = await inside.asked("record.example:80")
@@ -339,35 +349,31 @@ async def test_a_secrets_value_in_a_name_is_neither_asked_about_nor_kept(inside:
     await inside.admin.delete(f"/v1/sandboxes/{lent.id}")
 
 
+@pytest.mark.proves("P16")
 async def test_nobody_answers_and_that_is_a_no():
-    async with asking(egress__ask_timeout_s="8") as inside:
-        began = time.monotonic()
-        run = await inside.curl("http://new.example/")
-        _, said = await inside.ended(run)
-        assert 7.5 < time.monotonic() - began < 28
+    async with asking(egress__ask_timeout_s="2") as inside:
+        _, said = await inside.ended(await inside.curl("http://new.example/"))
         assert "nobody answered in time" in said
         (found,) = await inside.listed()
         assert found["state"] == "expired"
         late = await inside.answer(found, "allowed_once")
         assert (late.status, late.error["code"]) == (409, "conflict")
-        began = time.monotonic()
-        await inside.ended(await inside.curl("http://new.example/"))
-        assert time.monotonic() - began < 7.5, "it is remembered for a while"
+        code, said = await inside.ended(await inside.curl("--fail", "http://new.example/"))
+        assert code == 22
+        assert len(await inside.listed()) == 1, "it is remembered for a while"
 
 
-@pytest.mark.proves("L11")
 async def test_a_question_survives_the_control_plane_and_its_request_the_gateway():
     async with asking() as inside:
         run = await inside.curl("http://new.example/x")
         found = await inside.asked("new.example:80")
         await inside.server.kill()
-        await asyncio.sleep(1)
         await inside.server.start()
         assert (await inside.asked("new.example:80"))["id"] == found["id"]
         assert await inside.goes_on(run)
         answering = asyncio.create_task(inside.answer(found, "allowed_task"))
         await inside.server.kill()
-        answering.cancel()
+        await asyncio.gather(answering, return_exceptions=True)
         await inside.server.start()
         if await inside.listed(state="pending"):
             await inside.answer(found, "allowed_task")
@@ -380,11 +386,15 @@ async def test_a_question_survives_the_control_plane_and_its_request_the_gateway
         assert (await inside.ended(lost))[0] != 0
         assert (await inside.listed(state="pending"))[0]["id"] == found["id"]
         async with asyncio.timeout(20):
-            while not gateway_pids(inside.server.data):
+            while gateway_pids(inside.server.data) in ([], [gateway]):
+                await asyncio.sleep(0.05)
+            knows = ("curl", "-sS", "--fail", "-m", "5", "http://known.example/")
+            while (await inside.ended(await inside.start(*knows)))[0]:
                 await asyncio.sleep(0.1)
-        await asyncio.sleep(2)
         again = await inside.curl("http://other.example/")
-        await asyncio.sleep(1)
+        async with asyncio.timeout(20):
+            while (await inside.asked("other.example:80"))["count"] == found["count"]:
+                await asyncio.sleep(0.05)
         assert [each["id"] for each in await inside.listed(state="pending")] == [found["id"]]
         await inside.answer(found, "allowed_once")
         assert (await inside.ended(again))[0] == 0

@@ -7,9 +7,9 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -24,17 +24,22 @@ from tests.wiring.test_approvals import of_provider
 from tests.wiring.test_egress import command, gateway_pids
 from tests.wiring_server import Server, server
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.proves("K5")]
+pytestmark = [
+    pytest.mark.timeout(240),
+]
 VALUE = "sk-the-real-value-0123456789"
 EXPOSED = "the-exposed-value-0123456789"
 GIT = "git-password-0123456789"
 NAMES = ("api.example", "git.example", "other.example")
+ON_LOCAL: Mapping[str, str] = {}
 
 
 @dataclass
 class World:
     plane: Server
     there: Upstream
+    earlier: int = 0
+    """How many requests there were before the test."""
 
     async def call(self, method: str, path: str, body: object = None, status: int = 200) -> dict:
         answer = await self.plane.admin.call(method, path, body)
@@ -50,41 +55,76 @@ class World:
         return said
 
     def sent(self) -> list[str]:
-        return self.there.seen.read_text().splitlines()
+        return self.there.seen.read_text().splitlines()[self.earlier :]
+
+    def anew(self) -> "World":
+        """The same without the requests until now."""
+        return replace(self, earlier=self.earlier + len(self.sent()))
+
+    async def clear(self) -> None:
+        """Nothing of a test is left to the next."""
+        for kind, key in (("sandboxes", "id"), ("secrets", "name")):
+            for each in (await self.call("GET", f"/v1/{kind}?limit=500"))["items"]:
+                await self.plane.admin.delete(f"/v1/{kind}/{each[key]}")
 
 
-@pytest.fixture(params=["local", "docker"])
+@pytest.fixture(params=["local", pytest.param("docker", marks=pytest.mark.slow)])
 def provider(request: pytest.FixtureRequest) -> dict[str, str]:
     """Settings for each provider whose sandboxes have an allowlist."""
     return of_provider(request)
 
 
-@asynccontextmanager
-async def world(provider: Mapping[str, str] | None = None, **wish: object) -> AsyncIterator[World]:
-    async with upstream(*NAMES) as there:
+Open = Callable[[Mapping[str, str]], Awaitable[World]]
+
+
+@pytest.fixture(scope="module")
+async def servers() -> AsyncIterator[Open]:
+    """One server for each provider. Docker's starts when it is first needed."""
+    async with AsyncExitStack() as stack:
+        there = await stack.enter_async_context(upstream(*NAMES))
         hosts = json.dumps(dict.fromkeys(NAMES, there.address))
         more = {"egress__hosts": hosts, "egress__certificates": str(there.certificate)}
-        async with server(**more, **(provider or {})) as plane:
-            made = World(plane, there)
-            await made.call("PUT", "/v1/secrets/API_KEY", {"value": VALUE})
-            rules = {"preset": "", "rules": list(NAMES)}
-            body = {"name": "agent", "egress": rules, **wish}
-            # An engine that has no image of the template yet takes its time.
-            sandbox = await plane.admin.post("/v1/sandboxes", body, within_s=180)
-            assert sandbox.status == 201, sandbox.body
-            yield made
-            await plane.admin.delete(f"/v1/sandboxes/{sandbox['id']}")
+        worlds: dict[str, World] = {}
+
+        async def open_on(provider: Mapping[str, str]) -> World:
+            name = provider.get("provider", "local")
+            if name not in worlds:
+                plane = await stack.enter_async_context(server(**more, **provider))
+                worlds[name] = World(plane, there)
+            await worlds[name].plane.restart_if_ended()
+            return worlds[name].anew()
+
+        await open_on(ON_LOCAL)
+        yield open_on
+
+
+@asynccontextmanager
+async def world(
+    servers: Open, provider: Mapping[str, str] = ON_LOCAL, **wish: object
+) -> AsyncIterator[World]:
+    made = await servers(provider)
+    try:
+        await made.call("PUT", "/v1/secrets/API_KEY", {"value": VALUE})
+        rules = {"preset": "", "rules": list(NAMES)}
+        body = {"name": "agent", "egress": rules, **wish}
+        # An engine that has no image of the template yet takes its time.
+        sandbox = await made.plane.admin.post("/v1/sandboxes", body, within_s=180)
+        assert sandbox.status == 201, sandbox.body
+        yield made
+    finally:
+        await made.plane.restart_if_ended()
+        await made.clear()
 
 
 async def _until(true: Callable[[], bool], seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while not true():
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.05)
 
 
-@pytest.mark.proves("K3", "K4", "U5")
-async def test_a_bound_secret_is_used_and_never_inside(provider: dict[str, str]):
-    async with world(provider, labels={"task": "fix-4711"}) as made:
+@pytest.mark.proves("K3", "K5")
+async def test_a_bound_secret_is_used_and_never_inside(servers: Open, provider: dict[str, str]):
+    async with world(servers, provider, labels={"task": "fix-4711"}) as made:
         await made.bind("API_KEY", "header", hosts=["api.example"])
         said = await made.run("echo $API_KEY; curl -sS https://api.example/echo")
         placeholder = re.search(r"pdk-API_KEY-[0-9a-f]{40}", said)[0]
@@ -114,9 +154,7 @@ async def test_a_bound_secret_is_used_and_never_inside(provider: dict[str, str])
         code, _ = await command(made.plane, "agent", "curl", "-sS", "https://api.example/echo")
         assert code == 60  # nobody looks into it any more
 
-        await asyncio.sleep(2.5)
-        found = await made.call("GET", "/v1/events?kind=secret.used&limit=100")
-        used = [each["data"] for each in found["items"]]
+        used = await _uses(made)
         assert {each["secret"] for each in used} == {"API_KEY"}
         assert not any("task" in each for each in used), "a label makes no task"
         assert sum(each["count"] for each in used if "lacks" not in each) == 2
@@ -129,6 +167,18 @@ async def test_a_bound_secret_is_used_and_never_inside(provider: dict[str, str])
             assert VALUE.encode() not in file.read_bytes()
 
 
+async def _uses(made: World) -> list[dict]:
+    """What is on record of the agent's uses, once the last one is: the secret was lacking."""
+    subject = (await made.call("GET", "/v1/sandboxes/agent"))["id"]
+    path = f"/v1/events?kind=secret.used&subject={subject}&limit=100"
+    async with asyncio.timeout(20):
+        while True:
+            used = [each["data"] for each in (await made.call("GET", path))["items"]]
+            if any("lacks" in each for each in used):
+                return used
+            await asyncio.sleep(0.1)
+
+
 def _gateway_log(data: Path, provider: Mapping[str, str]) -> str:
     run = Layout.of(data).run
     if installation := provider.get("docker__installation"):
@@ -136,11 +186,12 @@ def _gateway_log(data: Path, provider: Mapping[str, str]) -> str:
     return (run / "egress.log").read_text()
 
 
-@pytest.mark.proves("L11")
-async def test_credentials_outlive_the_control_plane_and_are_given_to_a_new_gateway():
-    async with world() as made:
+@pytest.mark.slow
+@pytest.mark.proves("K5")
+async def test_credentials_outlive_the_control_plane_and_are_given_to_a_new_gateway(servers: Open):
+    async with world(servers) as made:
         await made.bind("API_KEY", "header", hosts=["api.example"])
-        loop = "while sleep 0.3; do curl -sS -m 3 https://api.example/x; done"
+        loop = "while sleep 0.1; do curl -sS -m 3 https://api.example/x; done"
         await made.call("POST", "/v1/sandboxes/agent/commands", {"cmd": ["bash", "-c", loop]}, 201)
         await _until(lambda: len(made.sent()) > 1)
         (gateway,) = gateway_pids(made.plane.data)
@@ -158,9 +209,9 @@ async def test_credentials_outlive_the_control_plane_and_are_given_to_a_new_gate
         assert VALUE in made.sent()[-1]
 
 
-@pytest.mark.proves("K6")
-async def test_git_clones_and_pushes_with_nothing_inside(provider: dict[str, str]):
-    async with world(provider) as made:
+@pytest.mark.proves("K6", "K5")
+async def test_git_clones_and_pushes_with_nothing_inside(servers: Open, provider: dict[str, str]):
+    async with world(servers, provider) as made:
         place = made.there.repositories / "shop.git"
         subprocess.run(["git", "init", "-q", "--bare", "-b", "main", place], check=True)
         subprocess.run(["git", "-C", place, "config", "http.receivepack", "true"], check=True)
@@ -192,8 +243,8 @@ def _basic(line: str) -> str:
 
 
 @pytest.mark.proves("K3")
-async def test_a_value_is_inside_only_where_that_is_said_and_then_it_is_told():
-    async with world() as made:
+async def test_a_value_is_inside_only_where_that_is_said_and_then_it_is_told(servers: Open):
+    async with world(servers) as made:
         wish = {"hosts": ["api.example"], "expose": True}
         refused = await made.plane.admin.call("PUT", "/v1/secrets/API_KEY/bindings/header", wish)
         assert (refused.status, refused["error"]["code"]) == (403, "forbidden")
@@ -202,16 +253,18 @@ async def test_a_value_is_inside_only_where_that_is_said_and_then_it_is_told():
         await made.bind("API_KEY", "header", **wish)
         assert VALUE in await made.run("echo $API_KEY")
         assert (await made.call("GET", "/v1/sandboxes/agent"))["exposed_secrets"] == ["API_KEY"]
-        told = (await made.call("GET", "/v1/events?kind=secret.exposed"))["items"]
+        agent = (await made.call("GET", "/v1/sandboxes/agent"))["id"]
+        exposed = f"/v1/events?kind=secret.exposed&subject={agent}&limit=100"
+        told = (await made.call("GET", exposed))["items"]
         assert told[-1]["data"]["secrets"] == ["API_KEY"]
         report = {"source": "agent", "seq": 1, "kind": "custom.step", "data": {"said": [VALUE]}}
         await made.call("POST", "/v1/sandboxes/agent/events", [report])
-        kept = await made.call("GET", "/v1/events?limit=500")
+        kept = await made.call("GET", f"/v1/events?subject={agent}&limit=500")
         assert '"said": ["pdk-API_KEY-' in json.dumps(kept)
         assert VALUE not in json.dumps(kept)
 
         # Only until the binding ends.
-        ends = datetime.now(UTC) + timedelta(seconds=2)
+        ends = datetime.now(UTC) + timedelta(seconds=1)
         await made.bind("API_KEY", "header", **wish, expires_at=ends.isoformat())
         await _unexposed(made)
         assert (await made.call("GET", "/v1/sandboxes/agent"))["exposed_secrets"] == []
@@ -228,7 +281,7 @@ async def test_a_value_is_inside_only_where_that_is_said_and_then_it_is_told():
         assert VALUE in await made.run("env")
         await made.call("DELETE", "/v1/secrets/API_KEY", status=204)
         assert VALUE not in await made.run("env")
-        told = (await made.call("GET", "/v1/events?kind=secret.exposed&limit=100"))["items"]
+        told = (await made.call("GET", exposed))["items"]
         taken = [each["data"]["taken_out"] for each in told if "taken_out" in each["data"]]
         assert taken == [["API_KEY"]] * 3
 
@@ -239,9 +292,10 @@ async def _unexposed(made: World) -> None:
             await asyncio.sleep(0.2)
 
 
-async def test_no_value_gets_into_a_snapshot(provider: dict[str, str]):
+@pytest.mark.proves("K5")
+async def test_no_value_gets_into_a_snapshot(servers: Open, provider: dict[str, str]):
     """Neither one that is used outside, nor one that programs have."""
-    async with world(provider) as made:
+    async with world(servers, provider) as made:
         await made.bind("API_KEY", "header", hosts=["api.example"])
         wish = {"value": EXPOSED, "policy": "agent_access"}
         await made.call("PUT", "/v1/secrets/OTHER_KEY", wish)
@@ -270,8 +324,8 @@ async def test_no_value_gets_into_a_snapshot(provider: dict[str, str]):
         await made.plane.admin.delete(f"/v1/snapshots/{kept['id']}")
 
 
-async def test_bad_bindings_say_what_is_wrong():
-    async with world() as made:
+async def test_bad_bindings_say_what_is_wrong(servers: Open):
+    async with world(servers) as made:
         for way, wish, said in (
             ("header", {}, "bound to no host"),
             ("header", {"hosts": ["*"]}, "nearly every host"),

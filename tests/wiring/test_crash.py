@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import date
 
 import aiohttp
 import pytest
@@ -12,7 +13,15 @@ from tests.wiring.in_flight import Follower, Uploads, insist, once
 from tests.wiring_server import Server, provider_refs, server
 
 EVERY_DATABASE = True
-ROUNDS = 30
+TODAY = date.today().toordinal()
+"""Another moment for each crash every day. It is in the id of the test, to be repeated."""
+FEW_OR_MANY = pytest.mark.parametrize(
+    ("rounds", "seed"),
+    [
+        pytest.param(6, 7, marks=pytest.mark.slow),
+        pytest.param(30, TODAY, marks=pytest.mark.soak),
+    ],
+)
 Wish = Callable[[], Awaitable[object]]
 
 
@@ -33,11 +42,20 @@ async def test_what_nobody_asks_for_again_is_finished_after_a_crash(empty_databa
                 await asyncio.sleep(0.05)
 
 
-@pytest.mark.slow
+def moments(rounds: int, longest: float, seed: int) -> list[float]:
+    """Delays until each crash: one at random from each of as many equal spans, in any order."""
+    chance = random.Random(seed)
+    spread = [(number + chance.random()) * longest / rounds for number in range(rounds)]
+    chance.shuffle(spread)
+    return spread
+
+
+@pytest.mark.proves("L2", "L7", "L11", "E6", "E12")
+@FEW_OR_MANY
 @pytest.mark.timeout(900)
-@pytest.mark.proves("L2", "L7", "L11", "L12", "E6", "E12")
-async def test_a_crash_at_any_moment_loses_nothing_and_makes_nothing_twice(empty_database):
-    chance = random.Random(7)
+async def test_a_crash_at_any_moment_loses_nothing_and_makes_nothing_twice(
+    empty_database, rounds, seed
+):
     async with server(server__database=empty_database) as made:
         source = await made.admin.post("/v1/sandboxes", {"name": "source"})
         path = f"/v1/sandboxes/{source['id']}"
@@ -49,15 +67,15 @@ async def test_a_crash_at_any_moment_loses_nothing_and_makes_nothing_twice(empty
         sleeper = await made.admin.post("/v1/sandboxes", {"name": "sleeper"})
         expected = {source["id"], sleeper["id"]}
         snapshots: set[str] = set()
-        for number in range(ROUNDS):
-            ids = await one_round(made, path, sleeper["id"], number, chance)
+        for number, delay in enumerate(moments(rounds, 0.25, seed)):
+            ids = await one_round(made, path, sleeper["id"], number, delay)
             expected.add(ids[0])
             snapshots.add(ids[1])
             expected.add(ids[2])
-        assert made.starts == ROUNDS + 1
+        assert made.starts == rounds + 1
         listed = await made.admin.get("/v1/sandboxes?limit=500")
         assert {item["id"] for item in listed["items"]} == expected
-        assert len(expected) == 2 + 2 * ROUNDS
+        assert len(expected) == 2 + 2 * rounds
         taken = await made.admin.get("/v1/snapshots?limit=500")
         assert {item["id"] for item in taken["items"]} == snapshots
         # What was written meanwhile arrives whole; there is no need to wait for the last line.
@@ -71,7 +89,7 @@ async def test_a_crash_at_any_moment_loses_nothing_and_makes_nothing_twice(empty
 
 
 async def one_round(
-    made: Server, path: str, sleeper: str, number: int, chance: random.Random
+    made: Server, path: str, sleeper: str, number: int, delay: float
 ) -> tuple[str, str, str]:
     """Begin everything, end the server somewhere in between, and insist on the answers."""
 
@@ -87,7 +105,7 @@ async def one_round(
         lambda: made.admin.post(f"/v1/sandboxes/{sleeper}/start"),
     ]
     asking = [asyncio.create_task(insist(wish)) for wish in wishes]
-    await asyncio.sleep(chance.uniform(0.0, 0.25))
+    await asyncio.sleep(delay)
     await made.kill()
     await made.start()
     answers = await asyncio.gather(*asking)
@@ -96,21 +114,20 @@ async def one_round(
     return tuple(answer["id"] for answer in answers[:3])
 
 
-@pytest.mark.slow
+@pytest.mark.proves("S12", "L4")
+@FEW_OR_MANY
 @pytest.mark.timeout(900)
-@pytest.mark.proves("S12", "L4", "L7")
-async def test_a_crash_leaves_uploads_whole_or_absent_and_wakes_can_be_done_again():
-    chance = random.Random(11)
+async def test_a_crash_leaves_uploads_whole_or_absent_and_wakes_can_be_done_again(rounds, seed):
     async with server() as made:
         taker = await made.admin.post("/v1/sandboxes", {"name": "taker"})
         uploads = Uploads(made, taker["id"])
         sleepers = {name: await a_sleeper(made, name) for name in ("stop", "pause", "archive")}
-        for number in range(ROUNDS):
+        for number, delay in enumerate(moments(rounds, 0.35, seed)):
             for name, path in sleepers.items():
                 await put_to_sleep(made, name, path)
             waking = [asyncio.create_task(once(woken(made, p))) for p in sleepers.values()]
             sending = uploads.begin(number)
-            await asyncio.sleep(chance.uniform(0.0, 0.35))
+            await asyncio.sleep(delay)
             await made.kill()
             answers = await asyncio.gather(*sending)
             await asyncio.gather(*waking)
@@ -118,7 +135,7 @@ async def test_a_crash_leaves_uploads_whole_or_absent_and_wakes_can_be_done_agai
             await uploads.settle(number, answers)
             for path in sleepers.values():
                 await check_awake(made, path)
-        assert uploads.broken > ROUNDS, "too few were caught on their way"
+        assert uploads.broken > rounds, "too few were caught on their way"
         listed = await made.admin.get("/v1/sandboxes?limit=500")
         assert {item["state"] for item in listed["items"]} == {"running"}
         assert len(listed["items"]) == 1 + len(sleepers)

@@ -4,12 +4,13 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 
 import pytest
 
 from paddock.adapters.providers.local.storage import unmount_pool
 from tests.adapters.providers.docker.test_engine_restart import own_engine  # noqa: F401
-from tests.wiring_server import server
+from tests.wiring_server import Server, server
 
 pytestmark = pytest.mark.timeout(180)
 NOBODY = "unix:///run/paddock-test-nobody-listens.sock"
@@ -31,47 +32,53 @@ def refused(tmp_path, **settings):
     return done.stderr
 
 
+@pytest.fixture(scope="module")
+async def made() -> AsyncIterator[Server]:
+    """Its engine is away, and it has a fallback."""
+    async with server(**AWAY, server__fallback_provider="local") as running:
+        yield running
+
+
 @pytest.mark.proves("P15", "P5", "H9")
-async def test_a_server_whose_engine_is_away_works_on_this_host_and_says_so():
-    async with server(**AWAY, server__fallback_provider="local") as made:
-        keyed = {"headers": {"idempotency-key": "one"}}
-        box = await made.admin.post("/v1/sandboxes", {}, **keyed)
-        assert (box.status, box["provider"]) == (201, "local"), box.body
-        assert box["detail"].startswith("made on local, since docker is away: ")
-        same = await made.admin.post("/v1/sandboxes", {}, **keyed)
-        assert same["id"] == box["id"]
-        ran = await made.admin.post(f"/v1/sandboxes/{box['id']}/exec", {"cmd": ["id", "-un"]})
-        assert (ran.status, ran["exit_code"]) == (200, 0), ran.body
-        named = await made.admin.post("/v1/sandboxes", {"provider": "docker"})
-        assert (named.status, named.error["code"]) == (503, "provider_unavailable")
-        assert "provider docker is away: " in named.error["message"]
-        assert named.error["message"].endswith("because provider docker was named")
-        assert (await made.admin.get("/readyz")).status == 200
-        assert (await made.admin.get("/v1/agents")).status == 200
-        told = await _command(made, "status")
-        assert "provider  docker  NOT USABLE" in told
-        assert "fallback  sandboxes are made on local: docker is away since" in told
+async def test_a_server_whose_engine_is_away_works_on_this_host_and_says_so(made: Server):
+    keyed = {"headers": {"idempotency-key": "one"}}
+    box = await made.admin.post("/v1/sandboxes", {}, **keyed)
+    assert (box.status, box["provider"]) == (201, "local"), box.body
+    assert box["detail"].startswith("made on local, since docker is away: ")
+    same = await made.admin.post("/v1/sandboxes", {}, **keyed)
+    assert same["id"] == box["id"]
+    ran = await made.admin.post(f"/v1/sandboxes/{box['id']}/exec", {"cmd": ["id", "-un"]})
+    assert (ran.status, ran["exit_code"]) == (200, 0), ran.body
+    named = await made.admin.post("/v1/sandboxes", {"provider": "docker"})
+    assert (named.status, named.error["code"]) == (503, "provider_unavailable")
+    assert "provider docker is away: " in named.error["message"]
+    assert named.error["message"].endswith("because provider docker was named")
+    assert (await made.admin.get("/readyz")).status == 200
+    assert (await made.admin.get("/v1/agents")).status == 200
+    told = await _command(made, "status")
+    assert "provider  docker  NOT USABLE" in told
+    assert "fallback  sandboxes are made on local: docker is away since" in told
 
 
 @pytest.mark.proves("P15", "P5")
-async def test_a_task_is_done_on_this_host_while_the_engine_is_away():
-    async with server(**AWAY, server__fallback_provider="local") as made:
-        wish = {
-            "agent": "command",
-            "prompt": "count",
-            "options": {"command": ["sh", "-c", "cat; echo done > made"]},
-        }
-        task = await made.admin.post("/v1/tasks", wish)
-        assert task.status in (201, 202), task.body
-        async with asyncio.timeout(120):
-            while (now := await made.admin.get(f"/v1/tasks/{task['id']}"))["state"] not in (
-                "completed",
-                "failed",
-            ):
-                await asyncio.sleep(0.2)
-        assert (now["state"], now["provider"]) == ("completed", "local"), now.body
+async def test_a_task_is_done_on_this_host_while_the_engine_is_away(made: Server):
+    wish = {
+        "agent": "command",
+        "prompt": "count",
+        "options": {"command": ["sh", "-c", "cat; echo done > made"]},
+    }
+    task = await made.admin.post("/v1/tasks", wish)
+    assert task.status in (201, 202), task.body
+    async with asyncio.timeout(120):
+        while (now := await made.admin.get(f"/v1/tasks/{task['id']}"))["state"] not in (
+            "completed",
+            "failed",
+        ):
+            await asyncio.sleep(0.05)
+    assert (now["state"], now["provider"]) == ("completed", "local"), now.body
 
 
+@pytest.mark.slow
 @pytest.mark.proves("P15", "P5", "H9")
 async def test_an_engine_that_dies_is_gone_around_until_it_is_back(own_engine):  # noqa: F811
     settings = {

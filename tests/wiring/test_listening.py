@@ -26,7 +26,7 @@ else:
 """
 
 
-@pytest.mark.proves("U1")
+@pytest.mark.proves("U3")
 async def test_the_apis_own_socket_is_for_nobody_else_on_the_host(need):
     """Whoever connects there is believed about who sent the request."""
     if os.geteuid() != 0:

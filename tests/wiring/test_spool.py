@@ -9,15 +9,12 @@ import pytest
 
 from tests.wiring_server import server
 
-COUNT = 1500
-KILLS = 8
-
 
 class Sender:
     """The program that tells, begun again after it was killed; it never outlives the test."""
 
-    def __init__(self, place, box, control):
-        self._arguments = (str(place), box, control.url, control.admin.token, str(COUNT))
+    def __init__(self, place, box, control, count):
+        self._arguments = (str(place), box, control.url, control.admin.token, str(count))
         self.process = None
 
     async def start(self):
@@ -54,16 +51,22 @@ async def told(client, box):
             return found
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("count", "kills"),
+    [
+        pytest.param(600, 3, marks=pytest.mark.slow),
+        pytest.param(1500, 8, marks=pytest.mark.soak),
+    ],
+)
 @pytest.mark.timeout(300)
 @pytest.mark.proves("U8")
-async def test_what_was_recorded_arrives_once_whoever_is_killed(tmp_path):
+async def test_what_was_recorded_arrives_once_whoever_is_killed(tmp_path, count, kills):
     dice = random.Random(7)
     async with server() as control:
         made = await control.admin.post("/v1/sandboxes", {})
         box, place = made["id"], tmp_path / "spool.db"
-        async with Sender(place, box, control) as sender:
-            for turn in range(KILLS):
+        async with Sender(place, box, control, count) as sender:
+            for turn in range(kills):
                 await asyncio.sleep(dice.uniform(0.1, 0.8))
                 if turn % 3 == 2 and sender.process.returncode is None:
                     await sender.kill()
@@ -74,7 +77,7 @@ async def test_what_was_recorded_arrives_once_whoever_is_killed(tmp_path):
                 _, errors = await sender.process.communicate()
             assert sender.process.returncode == 0, errors.decode()
         numbers = await told(control.admin, box)
-        assert len(numbers) >= COUNT
+        assert len(numbers) >= count
         assert sorted(numbers) == list(range(1, max(numbers) + 1))
         (source,) = (await control.admin.get(f"/v1/sandboxes/{box}/events/sources"))["items"]
         assert (source["last_seq"], source["missing"]) == (max(numbers), [])

@@ -48,7 +48,6 @@ async def test_a_provider_that_was_named_is_taken_without_a_look():
     assert await choice("docker", local=[FINE], docker=[NO_ENGINE]) == "docker"
 
 
-@pytest.mark.proves("I2")
 async def test_when_nothing_works_the_error_says_what_is_missing_and_every_way_out():
     with pytest.raises(Unavailable) as caught:
         await choice("auto", local=[FINE, NO_ROOT], docker=[NO_ENGINE])

@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-import time
 from contextlib import asynccontextmanager
 
 import pytest
@@ -17,7 +16,7 @@ from paddock.domain.tracing import within
 from paddock.guest_client import Guest
 from paddock.settings import Settings, TelemetryConfig
 from tests.control_plane import disposable
-from tests.wiring_server import free_port
+from tests.harness.ports import free_port
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TRACEPARENT = f"00-{TRACE}-{PARENT}-01"
@@ -67,7 +66,6 @@ def sending(endpoint):
     return Settings(telemetry=TelemetryConfig(otlp_endpoint=endpoint))
 
 
-@pytest.mark.proves("Q4")
 async def test_a_request_is_traced_from_the_caller_to_the_guest_without_what_it_holds():
     async with collecting() as (collector, endpoint):
         async with disposable(settings=sending(endpoint)) as plane:
@@ -140,14 +138,17 @@ async def test_the_guest_is_told_which_trace_it_is_part_of(tmp_path):
         assert b"traceparent" not in heads[-1], "nothing is said where nothing is traced"
 
 
+@pytest.mark.slow
 async def test_a_collector_that_is_not_there_disturbs_nobody():
-    started = time.monotonic()
-    async with disposable(settings=sending(f"http://127.0.0.1:{free_port()}")) as plane:
+    """Also when it ends: what cannot be sent is dropped, not tried until somebody listens."""
+    async with (
+        asyncio.timeout(60),
+        disposable(settings=sending(f"http://127.0.0.1:{free_port()}")) as plane,
+    ):
         answers = [await plane.admin.get("/v1/me") for _ in range(20)]
         assert {answer.status for answer in answers} == {200}
         await asyncio.sleep(1.5)
         assert (await plane.admin.get("/v1/me")).status == 200
-    assert time.monotonic() - started < 20
 
 
 def run(script):

@@ -36,6 +36,30 @@ class Definition:
     """It shall run, also after the guest was started again."""
 
 
+class Backoff:
+    """Decides when a process that ended unasked is started again: back-off, then giving up."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        """Fast ones since the process was started on request or was last healthy."""
+        self._delay = _FIRST_DELAY
+
+    def after(self, lasted: float) -> float | None:
+        """Return the delay before the next start, or None to give up."""
+        if lasted >= _HEALTHY:
+            self.reset()
+        elif lasted < _FAST:
+            self.failures += 1
+        if self.failures >= _GIVE_UP_AFTER:
+            return None
+        delay, self._delay = self._delay, min(self._delay * 2, _LONGEST_DELAY)
+        return delay
+
+    def reset(self) -> None:
+        self.failures = 0
+        self._delay = _FIRST_DELAY
+
+
 class Supervised:
     """A process by name. Its states: stopped, running, backoff, exited, gave_up."""
 
@@ -48,8 +72,7 @@ class Supervised:
         self.state = "stopped"
         self.removed = False
         self.restarts = 0
-        self._failures = 0
-        self._delay = _FIRST_DELAY
+        self._backoff = Backoff()
         self._process: Process | None = None
         self._lock = asyncio.Lock()
         self._stopping = False
@@ -90,7 +113,7 @@ class Supervised:
             "wanted": definition.wanted,
             "state": self.state,
             "restarts": self.restarts,
-            "failures": self._failures,
+            "failures": self._backoff.failures,
             "log": {"first": self.journal.first, "end": self.journal.end},
         }
         if self._process is not None:
@@ -153,16 +176,12 @@ class Supervised:
 
     def _failed(self, lasted: float) -> None:
         """It ended unasked: wait and start it again, or give up on it."""
-        if lasted >= _HEALTHY:
-            self._reset()
-        elif lasted < _FAST:
-            self._failures += 1
-        if self._failures >= _GIVE_UP_AFTER:
+        delay = self._backoff.after(lasted)
+        if delay is None:
             self._become("gave_up")
             return
         self._become("backoff")
-        self._timer = asyncio.get_running_loop().call_later(self._delay, self._start_again)
-        self._delay = min(self._delay * 2, _LONGEST_DELAY)
+        self._timer = asyncio.get_running_loop().call_later(delay, self._start_again)
 
     def _start_again(self) -> None:
         self.restarts += 1
@@ -182,8 +201,7 @@ class Supervised:
 
     def _reset(self) -> None:
         self._cancel_timer()
-        self._failures = 0
-        self._delay = _FIRST_DELAY
+        self._backoff.reset()
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:

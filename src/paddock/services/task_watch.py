@@ -37,7 +37,7 @@ from paddock.services.task_hold import Hold
 from paddock.services.task_oddness import odd, signs_of
 from paddock.services.transfers import TransferGuest
 
-_LOOK_S = 10.0
+_LONGEST_LOOK_S = 10.0
 _BEHIND_A_DEVICE = 2
 
 
@@ -115,8 +115,11 @@ class Watch:
             began = signs.begun(self._clock.wall())
             await self._hold.change(lambda _tx, task: replace(task, vitals=began))
             return
-        sample = await _sampled(guest, self._hold.task, self._clock.wall())
-        now, health = self._clock.wall(), self._parts.config.health
+        health = self._parts.config.health
+        # An answer that takes longer than a beat lasts counts as missed anyway.
+        look_s = min(_LONGEST_LOOK_S, health.beat_lasts_s)
+        sample = await _sampled(guest, self._hold.task, self._clock.wall(), look_s)
+        now = self._clock.wall()
 
         def change(tx: Transaction, task: TaskRecord) -> TaskRecord:
             vitals = task.vitals or signs.begun(now)
@@ -259,13 +262,15 @@ def _with_pulse(tx: Transaction, task: TaskRecord, health: Thresholds, now: floa
     return replace(task, vitals=replace(vitals, pulse=pulse))
 
 
-async def _sampled(guest: TransferGuest, task: TaskRecord, now: float) -> Beat | None:
+async def _sampled(
+    guest: TransferGuest, task: TaskRecord, now: float, look_s: float
+) -> Beat | None:
     """None when nobody answers, or not in time: that is a beat that never came."""
     with suppress(PaddockError, TimeoutError):
-        async with asyncio.timeout(_LOOK_S):
+        async with asyncio.timeout(look_s):
             await guest.runs.get(task.conversation.run_key(task.id))
             used = await guest.usage()
-            seen = await guest.exec(("cat", "/proc/net/dev"), timeout=_LOOK_S)
+            seen = await guest.exec(("cat", "/proc/net/dev"), timeout=look_s)
         return Beat(
             seq=(task.vitals.seq if task.vitals else 0) + 1,
             at=now,

@@ -27,22 +27,29 @@ class SharingProvider(ReferenceProvider):
     """Mounts volumes below /mnt. Nothing keeps them to a size."""
 
     async def create_volume(self, volume: str, size_mib: int | None) -> None:
+        self._check_supported("create_volume")
         if size_mib is not None:
             self._cannot("create_volume with a size", "disk_limit")
         self._volume(volume).mkdir(parents=True, exist_ok=True)
 
     async def delete_volume(self, volume: str) -> None:
+        self._check_supported("delete_volume")
         place = self._volume(volume)
         for entry in place.iterdir() if place.exists() else ():
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
         shutil.rmtree(place, ignore_errors=True)
 
     async def open_volume(self, volume: str) -> VolumeFiles:
+        self._check_supported("open_volume")
         self._check_there(volume)
         return PlainFiles(self._volume(volume))
 
     def _volume(self, volume: str) -> Path:
         return self._place / "shared" / volume
+
+    def _check_supported(self, operation: str) -> None:
+        if os.geteuid() != 0:  # nothing can be mounted
+            self._cannot(operation, "volumes")
 
     def _check_there(self, volume: str) -> None:
         if not self._volume(volume).exists():

@@ -23,7 +23,7 @@ from tests.adapters.agents.driving import brief_for, drive, driving, message
 from tests.testing.models import agents
 from tests.testing.models.agents import ECHO, GEMINI, NotInstalled, Place
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.proves("T3")]
+pytestmark = [pytest.mark.timeout(240)]
 
 KEYS = {"GEMINI_API_KEY": "scripted-key-of-some-length"}
 WORK = Script(
@@ -60,22 +60,17 @@ def brief(need, place):
     return made
 
 
-@pytest.mark.proves("T4", "T21")
-async def test_it_works_with_its_tools_and_another_run_goes_on(brief, place):
+@pytest.mark.proves("T21", "T3")
+async def test_it_works_with_its_tools(brief, place):
     async with ScriptedModel(WORK) as model:
         driven = await drive(Gemini(), brief(model), place, KEYS)
         assert [request.turn for request in model.turns] == [0, 1, 2, 3]
         assert not model.problems
         assert "ECHOED hi" in model.turns[3].asked.said("tool")
-        again = await drive(
-            Gemini(), brief(model, "now go on", session=driven.session), place, KEYS
-        )
-        assert "do the task" in model.turns[-1].said()
-        assert "now go on" in model.turns[-1].said()
     assert (place.workspace / "a.txt").read_text() == "hello\npaddock\n"
     started = driven.of(Kind.STARTED)[0]
     assert (started["version"], started["model"]) == ("0.61.0", "gemini-2.5-pro")
-    assert started["session"] == driven.session == again.session != ""
+    assert started["session"] == driven.session != ""
     assert driven.of(Kind.MESSAGE) == [{"text": "I will."}, {"text": "All done."}]
     names = [call["name"] for call in driven.of(Kind.TOOL_CALL)]
     assert names == ["write_file", "replace", "mcp_echo_say"]
@@ -88,11 +83,24 @@ async def test_it_works_with_its_tools_and_another_run_goes_on(brief, place):
     assert used == [{**tokens, "reasoning_tokens": 20}]
     assert driven.of(Kind.COMPLETED) == [{"text": "All done.", "ok": True}]
     assert not driven.of(Kind.ERROR)
+
+
+@pytest.mark.proves("T4")
+@pytest.mark.slow
+async def test_another_run_goes_on(brief, place):
+    async with ScriptedModel(WORK) as model:
+        first = await drive(Gemini(), brief(model), place, KEYS)
+        asked = brief(model, "now go on", session=first.session)
+        again = await drive(Gemini(), asked, place, KEYS)
+        assert "do the task" in model.turns[-1].said()
+        assert "now go on" in model.turns[-1].said()
+    assert first.session == again.session != ""
     assert again.of(Kind.MESSAGE) == [{"text": "More is done."}]
     assert again.total("input_tokens") == 1000
 
 
 @pytest.mark.proves("M3")
+@pytest.mark.slow
 async def test_messages_reach_the_model_after_a_tool_and_after_a_turn(brief, place):
     script = Script(
         (
@@ -108,6 +116,7 @@ async def test_messages_reach_the_model_after_a_tool_and_after_a_turn(brief, pla
             await driven.tell(message("afterwards another", Mode.TURN, "msg_turn"))
             await driven.tell(message('turn "left" $(id)', Mode.NOW, "msg_now"))
             await model.wait_for(lambda request: request.turn == 1)
+            await driven.until(lambda now: now.delivered)
             assert driven.delivered == ["msg_now"]
             # There is no tool any more after which it could be taken.
             await driven.tell(message("this is late", Mode.NOW, "msg_late"))
@@ -122,6 +131,7 @@ async def test_messages_reach_the_model_after_a_tool_and_after_a_turn(brief, pla
 
 
 @pytest.mark.proves("M4")
+@pytest.mark.slow
 async def test_an_interruption_ends_it_and_another_run_goes_on(brief, place):
     # A call that was not finished is not in the session, so that the script begins again.
     wait = "timeout 30 sh -c 'until test -e go; do sleep 0.1; done'"
@@ -147,6 +157,7 @@ async def test_an_interruption_ends_it_and_another_run_goes_on(brief, place):
     assert after.of(Kind.COMPLETED)[0]["ok"]
 
 
+@pytest.mark.slow
 async def test_what_comes_before_its_first_words_goes_with_its_prompt(brief, place):
     async with ScriptedModel(Script((Turn(say="Heard."),))) as model:
         async with driving(Gemini(), brief(model), place, KEYS) as driven:
@@ -156,6 +167,8 @@ async def test_what_comes_before_its_first_words_goes_with_its_prompt(brief, pla
     assert driven.seen == ["msg_1"]
 
 
+@pytest.mark.proves("T3")
+@pytest.mark.slow
 async def test_a_refused_key_is_a_final_error(brief, place):
     async with ScriptedModel(Script((Turn(fail=Fail(401, "bad key")),))) as model:
         driven = await drive(Gemini(), brief(model), place, KEYS)
@@ -165,6 +178,7 @@ async def test_a_refused_key_is_a_final_error(brief, place):
     assert not driven.of(Kind.COMPLETED)
 
 
+@pytest.mark.slow
 async def test_a_session_that_is_not_there_is_an_error(brief, place):
     async with ScriptedModel(WORK) as model:
         asked = brief(model, session="00000000-0000-4000-8000-000000000001")
@@ -172,6 +186,8 @@ async def test_a_session_that_is_not_there_is_an_error(brief, place):
     assert "resuming session" in driven.of(Kind.ERROR)[0]["message"]
 
 
+@pytest.mark.proves("T3")
+@pytest.mark.slow
 async def test_a_long_prompt_that_looks_like_a_command_arrives_as_it_is(brief, place):
     prompt = "/memory show " + 'it\'s "not" a `$(command)` é\\n\n' * 40_000
     async with ScriptedModel(Script((Turn(say="Heard."),))) as model:

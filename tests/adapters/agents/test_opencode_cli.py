@@ -20,7 +20,7 @@ from tests.adapters.agents.driving import brief_for, drive, driving, message
 from tests.testing.models import agents
 from tests.testing.models.agents import ECHO, OPENCODE, NotInstalled, Place
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.proves("T3")]
+pytestmark = [pytest.mark.timeout(240)]
 
 KEY = "ANTHROPIC_API_KEY"
 KEYS = {KEY: "scripted-key-of-some-length"}
@@ -53,19 +53,14 @@ def brief(need, place):
     return made
 
 
-@pytest.mark.proves("T4")
-async def test_it_writes_and_edits_a_file_and_a_later_run_goes_on(brief, place):
+@pytest.mark.proves("T3")
+@pytest.mark.slow  # its start alone takes most of ten seconds of processor time
+async def test_it_writes_and_edits_a_file(brief, place):
     async with ScriptedModel(WORK) as model:
         driven = await drive(OpenCode(), brief(model), place, KEYS)
         assert [request.turn for request in model.turns] == [0, 1, 2]
         assert len(model.requests) == 3, "no title is asked for"
-        asked = brief(model, "now go on", session=driven.session)
-        second = await drive(OpenCode(), asked, place, KEYS)
         assert not model.problems
-        assert "do the task" in model.turns[-1].said()
-        assert "now go on" in model.turns[-1].said()
-    assert second.session == driven.session
-    assert second.of(Kind.MESSAGE) == [{"text": "More is done."}]
     assert (place.workspace / "a.txt").read_text() == "hello\npaddock\n"
     assert driven.exit_code == 0
     started = driven.of(Kind.STARTED)[0]
@@ -85,7 +80,22 @@ async def test_it_writes_and_edits_a_file_and_a_later_run_goes_on(brief, place):
     assert not driven.of(Kind.ERROR)
 
 
+@pytest.mark.proves("T4")
+@pytest.mark.slow
+async def test_a_later_run_goes_on(brief, place):
+    async with ScriptedModel(WORK) as model:
+        first = await drive(OpenCode(), brief(model), place, KEYS)
+        asked = brief(model, "now go on", session=first.session)
+        second = await drive(OpenCode(), asked, place, KEYS)
+        assert not model.problems
+        assert "do the task" in model.turns[-1].said()
+        assert "now go on" in model.turns[-1].said()
+    assert second.session == first.session
+    assert second.of(Kind.MESSAGE) == [{"text": "More is done."}]
+
+
 @pytest.mark.proves("M3", "T21")
+@pytest.mark.slow
 async def test_messages_reach_the_model_within_the_turn_and_after_it(brief, place):
     script = Script(
         (
@@ -113,6 +123,7 @@ async def test_messages_reach_the_model_within_the_turn_and_after_it(brief, plac
 
 
 @pytest.mark.proves("M4")
+@pytest.mark.slow
 async def test_an_interruption_breaks_off_what_it_does(brief, place):
     script = Script((Turn(calls=(RunShell("sleep 60"),)), Turn(say="Something else.")))
     async with ScriptedModel(script) as model:
@@ -128,6 +139,7 @@ async def test_an_interruption_breaks_off_what_it_does(brief, place):
     assert driven.seen == ["msg_1"]
 
 
+@pytest.mark.slow
 async def test_it_stops_politely(brief, place):
     script = Script((Turn(calls=(RunShell("sleep 60"),)),))
     async with ScriptedModel(script) as model:
@@ -139,6 +151,8 @@ async def test_it_stops_politely(brief, place):
     assert driven.of(Kind.COMPLETED) == [{"text": "", "ok": False}]
 
 
+@pytest.mark.proves("T3")
+@pytest.mark.slow
 async def test_a_refused_key_is_a_final_error(brief, place):
     async with ScriptedModel(Script((Turn(fail=Fail(401, "bad key")),))) as model:
         driven = await drive(OpenCode(), brief(model), place, KEYS)
@@ -148,6 +162,8 @@ async def test_a_refused_key_is_a_final_error(brief, place):
     assert not driven.of(Kind.COMPLETED)
 
 
+@pytest.mark.proves("T3")
+@pytest.mark.slow
 async def test_a_long_prompt_that_looks_like_a_command_arrives_as_it_is(brief, place):
     prompt = '/init it\'s "not" a `$(command)` é\n' * 30_000
     async with ScriptedModel(Script((Turn(say="Heard."),))) as model:
@@ -164,6 +180,7 @@ async def test_a_session_that_is_not_there_is_an_error(brief, place):
     assert not driven.of(Kind.COMPLETED)
 
 
+@pytest.mark.proves("T3")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("route", "name", "path"),

@@ -28,7 +28,7 @@ from tests.adapters.agents.driving import Driven, brief_for, drive, driving, mes
 from tests.testing.models import agents
 from tests.testing.models.agents import NotInstalled, Place
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.proves("T3")]
+pytestmark = [pytest.mark.timeout(180)]
 
 WRITE = Turn(
     think="A file is wanted.",
@@ -74,7 +74,13 @@ REAL = [
 ]
 
 
-@pytest.fixture(params=REAL, ids=lambda real: real.model)
+*FIRST, _OTHER_TOOLS = REAL
+
+
+@pytest.fixture(
+    params=[*FIRST, pytest.param(_OTHER_TOOLS, marks=pytest.mark.slow)],
+    ids=[real.model for real in REAL],
+)
 def real(request):
     return request.param
 
@@ -129,8 +135,34 @@ def stage(real, need, tmp_path):
     return Stage(real, agent, program, Place.under(tmp_path))
 
 
+@pytest.mark.proves("T3")
+async def test_it_writes_and_edits_a_file(stage):
+    async with ScriptedModel(Script((*WORK, DONE))) as model:
+        driven = await stage.drive(model)
+        assert not model.problems
+        assert [request.turn for request in model.turns] == [0, 1, 2, 3]
+    assert (stage.place.workspace / "a.txt").read_text() == "one\n2\n"
+    assert driven.exit_code == 0
+    (started,) = driven.of(Kind.STARTED)
+    assert started["version"] == stage.agent.traits.package.version
+    assert started["model"] == stage.real.model
+    edits = driven.of(Kind.FILE_EDITED)
+    assert [edit["kind"] for edit in edits] == ["add", "update"]
+    assert {Path(edit["path"]).name for edit in edits} == {"a.txt"}
+    assert "+one\n+two\n" in edits[0]["diff"]
+    assert "-two\n+2\n" in edits[1]["diff"]
+    calls, results = driven.of(Kind.TOOL_CALL), driven.of(Kind.TOOL_RESULT)
+    assert {call["id"] for call in calls} == {result["id"] for result in results}
+    assert all(result["ok"] for result in results)
+    assert driven.of(Kind.COMPLETED) == [{"text": "Done.", "ok": True}]
+    assert not driven.of(Kind.OTHER)
+    assert driven.total("input_tokens") == stage.real.input_tokens
+    assert (driven.total("cached_tokens"), driven.total("output_tokens")) == (400, 200)
+
+
 @pytest.mark.proves("T4")
-async def test_it_writes_and_edits_a_file_and_a_later_run_goes_on(stage):
+@pytest.mark.slow
+async def test_a_later_run_goes_on(stage):
     script = Script((*WORK, DONE, Turn(say="Again.")))
     async with ScriptedModel(script) as model:
         first = await stage.drive(model)
@@ -139,23 +171,6 @@ async def test_it_writes_and_edits_a_file_and_a_later_run_goes_on(stage):
         assert [request.turn for request in model.turns] == [0, 1, 2, 3, 4]
         assert "do the task" in model.turns[4].asked.said("user")
         assert "Done." in model.turns[4].asked.said("assistant")
-    assert (stage.place.workspace / "a.txt").read_text() == "one\n2\n"
-    assert first.exit_code == 0
-    (started,) = first.of(Kind.STARTED)
-    assert started["version"] == stage.agent.traits.package.version
-    assert started["model"] == stage.real.model
-    edits = first.of(Kind.FILE_EDITED)
-    assert [edit["kind"] for edit in edits] == ["add", "update"]
-    assert {Path(edit["path"]).name for edit in edits} == {"a.txt"}
-    assert "+one\n+two\n" in edits[0]["diff"]
-    assert "-two\n+2\n" in edits[1]["diff"]
-    calls, results = first.of(Kind.TOOL_CALL), first.of(Kind.TOOL_RESULT)
-    assert {call["id"] for call in calls} == {result["id"] for result in results}
-    assert all(result["ok"] for result in results)
-    assert first.of(Kind.COMPLETED) == [{"text": "Done.", "ok": True}]
-    assert not first.of(Kind.OTHER)
-    assert first.total("input_tokens") == stage.real.input_tokens
-    assert (first.total("cached_tokens"), first.total("output_tokens")) == (400, 200)
     assert second.session == first.session
     assert second.of(Kind.COMPLETED) == [{"text": "Again.", "ok": True}]
     # Each token once, though agents go on counting over runs.
@@ -163,6 +178,7 @@ async def test_it_writes_and_edits_a_file_and_a_later_run_goes_on(stage):
 
 
 @pytest.mark.proves("M3")
+@pytest.mark.slow
 async def test_a_message_for_now_reaches_the_model_within_the_turn(stage):
     async with ScriptedModel(Script((LONG, DONE))) as model, stage.driving(model) as driven:
         await stage.begun(driven)
@@ -177,6 +193,7 @@ async def test_a_message_for_now_reaches_the_model_within_the_turn(stage):
     assert driven.of(Kind.COMPLETED) == [{"text": "Done.", "ok": True}]
 
 
+@pytest.mark.slow
 async def test_a_message_for_the_next_turn_waits_for_the_end_of_this_one(stage):
     script = Script((LONG, DONE, Turn(say="Seen.")))
     async with ScriptedModel(script) as model, stage.driving(model) as driven:
@@ -191,6 +208,7 @@ async def test_a_message_for_the_next_turn_waits_for_the_end_of_this_one(stage):
 
 
 @pytest.mark.proves("M4")
+@pytest.mark.slow
 async def test_an_interruption_breaks_off_what_it_does(stage):
     script = Script((LONG, Turn(say="Turned.")))
     async with ScriptedModel(script) as model, stage.driving(model) as driven:
@@ -204,6 +222,7 @@ async def test_an_interruption_breaks_off_what_it_does(stage):
     assert not driven.of(Kind.ERROR)
 
 
+@pytest.mark.slow
 async def test_what_is_told_before_it_has_begun_reaches_the_model_too(stage):
     script = Script((DONE,), afterwards=Turn(say="More."))
     async with ScriptedModel(script) as model, stage.driving(model) as driven:
@@ -220,6 +239,8 @@ async def test_what_is_told_before_it_has_begun_reaches_the_model_too(stage):
     assert all(done["ok"] for done in driven.of(Kind.COMPLETED))
 
 
+@pytest.mark.proves("M4")
+@pytest.mark.slow
 async def test_a_message_that_an_interruption_overtakes_is_not_lost(stage):
     script = Script((LONG, Turn(say="Turned.")), afterwards=Turn(say="More."))
     async with ScriptedModel(script) as model, stage.driving(model) as driven:
@@ -232,6 +253,7 @@ async def test_a_message_that_an_interruption_overtakes_is_not_lost(stage):
     assert sorted(driven.delivered) == sorted(driven.seen) == ["msg_1", "msg_2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("early", [False, True], ids=["at work", "at once"])
 async def test_a_stop_ends_it(stage, early):
     script = Script((LONG, LONG, DONE))
@@ -247,6 +269,8 @@ async def test_a_stop_ends_it(stage, early):
     assert not any(done["ok"] for done in driven.of(Kind.COMPLETED))
 
 
+@pytest.mark.proves("T3")
+@pytest.mark.slow
 async def test_a_refused_key_is_a_failure_that_says_so(stage):
     async with ScriptedModel(Script((Turn(fail=Fail(401)),))) as model:
         driven = await stage.drive(model, env=stage.real.quick)
@@ -256,7 +280,8 @@ async def test_a_refused_key_is_a_failure_that_says_so(stage):
     assert not driven.of(Kind.COMPLETED)
 
 
-@pytest.mark.proves("T21")
+@pytest.mark.proves("T21", "T3")
+@pytest.mark.slow
 async def test_a_long_prompt_arrives_intact_and_tools_of_mcp_servers_are_called(stage):
     prompt = 'it\'s "$(touch /tmp/x)" `y` \\ \N{SNOWMAN}\u2028\n'.ljust(LONGEST_PROMPT - 4, "x")
     assert len(prompt.encode()) == LONGEST_PROMPT
@@ -270,6 +295,7 @@ async def test_a_long_prompt_arrives_intact_and_tools_of_mcp_servers_are_called(
     assert driven.of(Kind.COMPLETED)[0]["ok"]
 
 
+@pytest.mark.slow
 async def test_a_session_that_is_not_there_is_a_failure(stage):
     missing = "00000000-0000-4000-8000-000000000000"
     async with ScriptedModel(Script((DONE,))) as model:
@@ -280,6 +306,7 @@ async def test_a_session_that_is_not_there_is_a_failure(stage):
     assert missing in error["message"]
 
 
+@pytest.mark.proves("T3")
 @pytest.mark.parametrize("name", sorted({real.name for real in REAL}))
 async def test_a_program_that_is_no_agent_fails_with_what_it_said(name, tmp_path):
     place = Place.under(tmp_path)

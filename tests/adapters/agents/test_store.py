@@ -94,7 +94,7 @@ async def test_no_script_of_a_package_is_run(
     assert not trace.exists()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become nobody")
+@pytest.mark.usefixtures("as_root")
 async def test_a_new_program_is_tried_as_nobody_and_reaches_nothing(
     registry: Registry, store: NpmAgentStore
 ) -> None:

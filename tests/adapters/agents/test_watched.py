@@ -10,7 +10,6 @@ from paddock.domain.guardian import Facts, GuardianPolicy, History, Place, watch
 from paddock.ports.agent import Agent
 from tests.adapters.agents.recorded import begun, sample
 
-pytestmark = pytest.mark.proves("M6")
 WHERE = Place("/workspace", "/home/user")
 
 
@@ -25,6 +24,7 @@ def found(agent: Agent, name: str, *, runs: str = "", scope: tuple[str, ...] = (
     return {each.rule for each in watch(History(), told.events, facts).due}
 
 
+@pytest.mark.proves("M6")
 @pytest.mark.parametrize(
     ("agent", "name"),
     [
@@ -39,6 +39,7 @@ def test_a_dangerous_command_is_found_and_a_harmless_one_is_not(agent: Agent, na
     assert found(agent, name, runs="echo rm -rf /") == set()
 
 
+@pytest.mark.proves("M6")
 @pytest.mark.parametrize(
     ("agent", "name"),
     [

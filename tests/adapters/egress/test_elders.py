@@ -30,7 +30,7 @@ from tests.upstreams import Upstream, upstream
 
 __all__ = ["place"]  # a fixture
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.proves("P16", "K5")]
+pytestmark = pytest.mark.timeout(120)
 
 _OLD = """
 import sys
@@ -335,7 +335,6 @@ async def test_uses_and_spending_are_told_and_credentials_taken_back(place: Path
             following.cancel()
 
 
-@pytest.mark.proves("K8")
 async def test_what_the_old_one_saw_is_on_record_once_with_its_uses_and_costs(
     place: Path, there: Upstream, store
 ):

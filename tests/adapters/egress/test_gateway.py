@@ -22,7 +22,7 @@ from paddock.gateway.protocol import LARGEST
 from paddock.ports.egress import Credential
 from tests.gateway.test_dns import question
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.proves("P16")]
+pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.fixture
@@ -104,6 +104,7 @@ async def test_several_control_planes_share_one_that_ends_with_the_last_sandbox(
         await two.detach("a")
 
 
+@pytest.mark.proves("P16")
 async def test_ports_of_one_control_plane_stay_closed_whatever_another_says(place: Path):
     with socket.create_server(("127.0.0.1", 0)) as service:
         port = service.getsockname()[1]
@@ -140,6 +141,7 @@ async def test_one_that_was_killed_is_followed_by_another(place: Path):
         await one.detach("a")
 
 
+@pytest.mark.proves("P16")
 async def test_rules_that_cannot_be_read_attach_nobody(place: Path):
     async with gateway(place) as one:
         handed = sockets()

@@ -1,5 +1,7 @@
 """Both databases for every test: an SQLite file, and a database on a real PostgreSQL."""
 
+import shutil
+
 import pytest
 
 from paddock.adapters.store.store import open_store
@@ -9,14 +11,22 @@ from tests.databases import new_database
 
 
 @pytest.fixture
-async def postgres_place(postgres, postgres_template):
-    async with new_database(postgres, postgres_template) as place:
-        yield place
+async def postgres_place(postgres_database):
+    yield postgres_database.place
+    await postgres_database.empty()
 
 
 @pytest.fixture
-def sqlite_place(tmp_path):
+def bare_sqlite_place(tmp_path):
     return str(tmp_path / "data" / "paddock.db")
+
+
+@pytest.fixture
+def sqlite_place(tmp_path, sqlite_template):
+    file = tmp_path / "data" / "paddock.db"
+    file.parent.mkdir(mode=0o700)
+    shutil.copy(sqlite_template, file)
+    return str(file)
 
 
 @pytest.fixture
@@ -31,10 +41,10 @@ def place(request):
     return request.getfixturevalue(f"{request.param}_place")
 
 
-@pytest.fixture(params=["sqlite_place", "bare_postgres_place"], ids=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres"])
 def bare_place(request):
     """The same without any tables."""
-    return request.getfixturevalue(request.param)
+    return request.getfixturevalue(f"bare_{request.param}_place")
 
 
 @pytest.fixture

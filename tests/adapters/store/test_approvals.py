@@ -10,8 +10,6 @@ from paddock.ports.approvals import ApprovalFilter
 from paddock.ports.store import Page
 from tests.adapters.store.samples import next_id
 
-pytestmark = pytest.mark.proves("U5")
-
 
 def question(team, **changes):
     record = Approval(

@@ -59,6 +59,7 @@ async def test_a_number_that_was_given_in_vain_is_given_again(store):
     assert [one.seq for one in await store.write(appending(event()))] == [1]
 
 
+@pytest.mark.proves("U6")
 async def test_pruning_takes_the_oldest_and_leaves_no_gaps(store):
     moments = [1.0, 2.0, 9.0, 3.0, 10.0]
     await store.write(appending(*(event(at=at) for at in moments)))
@@ -81,6 +82,8 @@ async def test_numbers_go_on_when_all_events_are_gone(store):
     assert [one.seq for one in await store.write(appending(event()))] == [3]
 
 
+@pytest.mark.slow
+@pytest.mark.alone
 async def test_a_page_takes_no_longer_at_the_end_of_100000_events(store):
     teams = [f"tem_{n % 4}" for n in range(1000)]
     for n in range(100):
@@ -102,6 +105,7 @@ async def _quickest(store, places, wanted):
     return [min(times) for times in taken.values()]
 
 
+@pytest.mark.proves("U5")
 async def test_the_chain_holds_and_its_head_is_the_last_link(store):
     assert await store.read(lambda tx: tx.audit.head()) == (0, GENESIS)
     details = [
@@ -134,6 +138,7 @@ async def test_the_chain_is_read_by_team(store):
     assert await store.write(lambda tx: tx.audit.append([])) == []
 
 
+@pytest.mark.proves("U5")
 @pytest.mark.parametrize(
     ("statement", "broken"),
     [

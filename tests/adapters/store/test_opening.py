@@ -82,23 +82,23 @@ async def test_the_pragmas_are_set(tmp_path, asked, level):
         assert await store.read(look) == ["wal", level, 1, 10_000]
 
 
-async def test_a_file_of_something_else_is_refused_and_left_alone(sqlite_place):
-    path = Path(sqlite_place)
+async def test_a_file_of_something_else_is_refused_and_left_alone(bare_sqlite_place):
+    path = Path(bare_sqlite_place)
     path.parent.mkdir()
     path.write_text("Dear diary, " * 1000)
     with pytest.raises(Broken, match="not an SQLite database") as refused:
-        await opened(sqlite_place)
+        await opened(bare_sqlite_place)
     assert str(path) in refused.value.message
     assert path.read_text() == "Dear diary, " * 1000
 
 
-async def test_a_database_of_something_else_is_refused_and_left_alone(sqlite_place):
-    Path(sqlite_place).parent.mkdir()
-    execute(sqlite_place, "CREATE TABLE bookmarks (url)")
+async def test_a_database_of_something_else_is_refused_and_left_alone(bare_sqlite_place):
+    Path(bare_sqlite_place).parent.mkdir()
+    execute(bare_sqlite_place, "CREATE TABLE bookmarks (url)")
     with pytest.raises(InvalidRequest, match=r"a database of something else.*bookmarks") as refused:
-        await opened(sqlite_place)
-    assert sqlite_place in refused.value.message
-    with closing(sqlite3.connect(sqlite_place)) as connection:
+        await opened(bare_sqlite_place)
+    assert bare_sqlite_place in refused.value.message
+    with closing(sqlite3.connect(bare_sqlite_place)) as connection:
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("bookmarks",)]
 
 
@@ -138,12 +138,12 @@ async def test_a_database_of_a_newer_version_is_refused(place):
         ("sqlite://", "no place"),
         ("mysql://root:secret@host/db", "mysql://… is no place"),
         ("/etc/passwd/paddock.db", "Not a directory|File exists"),
-        ("/etc", "not a file"),
+        ("{here}", "not a file"),
     ],
 )
-async def test_what_is_no_place_is_refused(place, problem):
+async def test_what_is_no_place_is_refused(place, problem, tmp_path):
     with pytest.raises(InvalidRequest, match=problem) as refused:
-        await opened(place)
+        await opened(place.replace("{here}", str(tmp_path)))
     assert "secret" not in str(refused.value)
     assert refused.value.remediation
 

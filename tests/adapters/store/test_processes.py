@@ -25,8 +25,10 @@ async def follow(store, count):
     return seen
 
 
-async def test_a_reader_sees_every_event_once_and_in_order_while_two_processes_write(store, place):
-    per_writer = 25
+@pytest.mark.parametrize("per_writer", [6, pytest.param(50, marks=pytest.mark.slow)])
+async def test_a_reader_sees_every_event_once_and_in_order_while_two_processes_write(
+    store, place, per_writer
+):
     expected = 2 * WRITERS * per_writer
     with programs(2, "append", place, per_writer) as processes:
         go(processes)

@@ -19,8 +19,6 @@ from paddock.domain.egress.deciding import (
 from paddock.domain.egress.rule import parse
 from paddock.domain.errors import InvalidRequest
 
-pytestmark = pytest.mark.proves("P16")
-
 names = st.sampled_from(
     ["a.example", "b.example", "x.a.example", "y.x.a.example", "a.example.evil", "example"]
 )
@@ -37,6 +35,7 @@ texts = st.builds(
 policies = st.lists(texts, max_size=8, unique=True).map(lambda each: [parse(text) for text in each])
 
 
+@pytest.mark.proves("P16")
 @given(policies, names, ports)
 def test_nothing_is_allowed_but_by_a_rule_that_is_about_it(rules, name, port):
     decision = judge_connection(rules, name, "", port).whole
@@ -48,18 +47,21 @@ def test_nothing_is_allowed_but_by_a_rule_that_is_about_it(rules, name, port):
     assert decision.rule == first
 
 
+@pytest.mark.proves("P16")
 @given(policies, names, ports)
 def test_what_can_be_connected_to_can_be_resolved(rules, name, port):
     if judge_connection(rules, name, "", port).whole.allowed:
         assert may_resolve(rules, name)
 
 
+@pytest.mark.proves("P16")
 @given(policies, names)
 def test_a_name_that_resolves_has_a_rule_that_allows_it(rules, name):
     if may_resolve(rules, name):
         assert any(rule.allows and rule.is_about(name, "", rule.ports[0][0]) for rule in rules)
 
 
+@pytest.mark.proves("P16")
 @given(policies, names, ports)
 def test_a_denial_put_first_is_final(rules, name, port):
     denied = [parse(f"!{name}"), *rules]
@@ -75,6 +77,7 @@ def test_shadowed_rules_change_nothing(rules, name, port):
     assert judge_connection(kept, name, "", port).whole.allowed == before
 
 
+@pytest.mark.proves("P16")
 @given(policies, names, ports)
 def test_without_rules_about_requests_every_request_is_judged_as_its_connection(rules, name, port):
     whole = judge_connection(rules, name, "", port).whole
@@ -87,6 +90,7 @@ def _request(rules, method, path):
     return judge_request([parse(rule) for rule in rules], asked).allowed
 
 
+@pytest.mark.proves("P16")
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
@@ -133,6 +137,7 @@ def test_a_rule_about_requests_takes_no_path_that_could_mean_another(method, pat
     assert _request(["GET http://api.example/v1/**"], method, path) is allowed
 
 
+@pytest.mark.proves("P16")
 def test_a_denied_path_cannot_be_written_differently():
     rules = ["!http://api.example/admin/**", "api.example"]
     assert _request(rules, "GET", "/public")
@@ -151,6 +156,7 @@ def test_a_path_with_parameters_goes_wherever_no_rule_is_about_paths():
         parse("GET http://api.example/map;zoom=3")
 
 
+@pytest.mark.proves("P16")
 def test_rules_about_requests_open_a_connection_to_plain_http_only():
     opening = judge_connection([parse("GET http://api.example/v1/**")], "api.example", "", 80)
     assert opening.requests
@@ -161,6 +167,7 @@ def test_rules_about_requests_open_a_connection_to_plain_http_only():
 addresses = st.ip_addresses().map(str)
 
 
+@pytest.mark.proves("P16")
 @given(policies, addresses, ports)
 def test_no_rule_allows_metadata_or_an_address_of_nobody(rules, address, port):
     kind = kind_of(ipaddress.ip_address(address))
@@ -172,6 +179,7 @@ def test_no_rule_allows_metadata_or_an_address_of_nobody(rules, address, port):
     assert own or exact
 
 
+@pytest.mark.proves("P16")
 @pytest.mark.parametrize(
     "address",
     [
@@ -186,11 +194,13 @@ def test_a_name_leads_to_no_address_of_ours_or_of_a_cloud(address):
     assert objection([parse("*:*"), parse("0.0.0.0/0:*"), parse("::/0")], [address], 80)
 
 
+@pytest.mark.proves("P16")
 def test_one_bad_address_spoils_the_name():
     assert not objection([], ["198.51.100.7"], 443)
     assert "10.0.0.1" in objection([], ["198.51.100.7", "10.0.0.1"], 443)
 
 
+@pytest.mark.proves("P16")
 def test_private_addresses_are_opened_by_a_private_rule_and_for_its_ports_only():
     rules = [parse("10.1.0.0/16:5432")]
     assert not objection(rules, ["10.1.2.3"], 5432)
@@ -200,6 +210,7 @@ def test_private_addresses_are_opened_by_a_private_rule_and_for_its_ports_only()
     assert objection([parse("169.254.169.254"), parse("169.254.0.0/16")], ["169.254.169.254"], 80)
 
 
+@pytest.mark.proves("P16")
 def test_a_rule_for_requests_to_an_address_leads_no_name_there():
     rules = [parse("a.example"), parse("GET http://10.1.2.3/health")]
     assert "private" in objection(rules, ["10.1.2.3"], 80)
@@ -209,6 +220,7 @@ def test_a_rule_for_requests_to_an_address_leads_no_name_there():
     assert "denied" in objection(denied, ["10.1.2.3"], 80), "a name is no way around it"
 
 
+@pytest.mark.proves("P16")
 def test_what_is_denied_is_so_by_name_too_unless_it_was_allowed_before():
     rest = [parse("*:*"), parse("0.0.0.0/0:*")]
     denied, allowed = parse("!198.51.100.0/24"), parse("198.51.100.7/32:*")
@@ -221,6 +233,7 @@ def test_what_is_denied_is_so_by_name_too_unless_it_was_allowed_before():
     assert not objection([*rest, parse("10.1.0.0/16")], ["10.1.2.3"], 443)
 
 
+@pytest.mark.proves("P16")
 def test_this_host_is_opened_by_its_exact_address_only():
     own = frozenset({"10.1.2.3"})
     assert objection([parse("10.1.0.0/16:11434")], ["10.1.2.3"], 11434, own=own)
@@ -231,6 +244,7 @@ def _rules(*says, default=NetworkMode.ALLOWLIST):
     return combined([Say(source, wish) for source, wish in says], default)
 
 
+@pytest.mark.proves("P16")
 def test_the_nearest_mode_counts_and_is_told_with_its_source():
     template, sandbox = EgressWish(NetworkMode.OPEN), EgressWish(NetworkMode.NONE)
     found = _rules(("template base", template), ("sandbox", sandbox))
@@ -240,6 +254,7 @@ def test_the_nearest_mode_counts_and_is_told_with_its_source():
     assert _rules(("sandbox", EgressWish())).mode_from == "default"
 
 
+@pytest.mark.proves("P16")
 def test_what_is_denied_farther_away_cannot_be_allowed_nearer():
     preset = EgressWish(rules=("a.example", "!tracker.example"))
     sandbox = EgressWish(rules=("tracker.example", "!a.example"))
@@ -269,6 +284,7 @@ def test_a_denial_that_comes_too_late_for_some_ports_is_warned_about():
     ] == []
 
 
+@pytest.mark.proves("P16")
 @given(st.lists(texts, max_size=8), names, ports)
 def test_a_denial_that_nothing_is_said_about_holds(written, name, port):
     found = _rules(("sandbox", EgressWish(rules=tuple(written))))
@@ -282,6 +298,7 @@ def test_a_denial_that_nothing_is_said_about_holds(written, name, port):
             assert not allowed or any(r.looks_at_requests for r in rules[:number])
 
 
+@pytest.mark.proves("P16")
 def test_any_number_of_levels_have_a_say_and_a_task_is_the_nearest():
     found = _rules(
         ("preset p", EgressWish(rules=("a.example",))),
@@ -303,6 +320,7 @@ def test_any_number_of_levels_have_a_say_and_a_task_is_the_nearest():
     assert len(found.warnings) == 2
 
 
+@pytest.mark.proves("P16")
 @given(st.lists(texts, max_size=5), st.lists(texts, max_size=5), names, ports)
 def test_a_sandbox_never_reaches_what_its_template_denies(far, near, name, port):
     found = _rules(
@@ -313,6 +331,7 @@ def test_a_sandbox_never_reaches_what_its_template_denies(far, near, name, port)
         assert not judge_connection(rules, name, "", port).whole.allowed
 
 
+@pytest.mark.proves("P16")
 def test_open_is_everything_but_what_is_denied_farther_away():
     preset = EgressWish(rules=("a.example", "!tracker.example"))
     template = EgressWish(rules=("!t.example",))

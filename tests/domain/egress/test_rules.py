@@ -12,7 +12,6 @@ hosts = st.lists(labels, min_size=2, max_size=4).map(".".join)
 ports = st.integers(1, 65535)
 
 
-@pytest.mark.proves("P16")
 @pytest.mark.parametrize(
     ("text", "host", "ports"),
     [

@@ -148,7 +148,7 @@ HARMLESS = [
 ]
 
 
-@pytest.mark.proves("M7")
+@pytest.mark.proves("M6")
 @pytest.mark.parametrize(
     ("name", "script"), [(name, each) for name, many in DANGEROUS.items() for each in many]
 )

@@ -400,7 +400,6 @@ def test_what_a_person_let_pass_is_brought_up_no_more_and_anything_else_is() -> 
     assert [each.act for each in other.due] == [Act.ASK]
 
 
-@pytest.mark.proves("M8")
 def test_what_nobody_has_answered_is_brought_up_again_even_what_is_said_only_once() -> None:
     facts = replace(FACTS, budget=Budget(tokens=100), spent=Spent(input_tokens=120))
     history = watch(History(), [bash("true")], facts)

@@ -44,7 +44,7 @@ async def test_an_app_has_its_own_values_beside_the_teams(plane):
     assert (bad.status, bad.error["code"]) == (400, "invalid_request")
 
 
-@pytest.mark.proves("K3", "K10")
+@pytest.mark.proves("K3")
 async def test_only_what_may_go_there_is_in_an_apps_environment(plane):
     for policy in ("control_plane_only", "agent_access", "runtime_access", "both"):
         await put(plane.admin, policy.upper(), "site", value=policy, policy=policy)
@@ -87,7 +87,7 @@ async def test_no_flag_lets_a_sensitive_value_go_where_it_could_be_read(plane):
     assert (await plane.admin.call("PUT", path, {"policy": "runtime_access"})).status == 409
 
 
-@pytest.mark.proves("K2", "K10")
+@pytest.mark.proves("K2")
 async def test_a_value_in_a_sandbox_is_in_no_record_and_there_again_after_a_start(tmp_path):
     async with running(tmp_path) as plane:
         await put(plane.admin, "DEEP", "vault", value=SECRET, policy="runtime_access")

@@ -11,7 +11,7 @@ import pytest
 from tests.control_plane import disposable
 from tests.interfaces.api.test_people import sign_in
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.proves("E8", "U5")]
+pytestmark = pytest.mark.timeout(60)
 RULES = {"rules": [{"name": "echoes wait", "verdict": "ask", "command": "echo **"}]}
 
 
@@ -55,6 +55,7 @@ async def asking(plane):
     await plane.admin.delete(f"/v1/sandboxes/{box['id']}?force=true")
 
 
+@pytest.mark.proves("E8")
 @pytest.mark.parametrize("way", ["exec", "exec/stream?format=ndjson", "commands"])
 async def test_it_waits_and_runs_once_it_is_approved(asking: Asking, way: str):
     started = asking.start("echo", "hunter2", way=way, cwd="/")
@@ -102,6 +103,7 @@ async def test_who_answers_does_not_see_what_is_secret(plane):
     await plane.admin.delete(f"/v1/sandboxes/{box['id']}?force=true")
 
 
+@pytest.mark.proves("E8")
 async def test_a_terminal_waits_too(asking: Asking):
     where = asking.plane.url.replace("http", "ws") + f"{asking.path}/terminal?cmd=echo&cmd=here"
     headers = {"authorization": f"Bearer {asking.agent.token}"}
@@ -119,6 +121,7 @@ async def test_a_terminal_waits_too(asking: Asking):
     assert b"here" in said
 
 
+@pytest.mark.proves("E8")
 async def test_denied_is_refused_as_before_and_remembered(asking: Asking):
     first = asking.start("echo", "a")
     (found,) = await asking.pending()
@@ -162,6 +165,7 @@ async def rules_of(asking: Asking, path: str = "") -> list[dict]:
     return (await asking.admin.get(f"{path or asking.path}/policy"))["rules"]
 
 
+@pytest.mark.proves("E8")
 async def test_allowed_always_is_a_rule_for_exactly_this_command(asking: Asking):
     started = asking.start("echo", "a *", "it's")
     (found,) = await asking.pending()
@@ -221,6 +225,7 @@ async def test_what_no_rule_can_say_is_not_allowed_always_and_says_why(asking: A
     await long
 
 
+@pytest.mark.proves("E8")
 async def test_the_teams_policy_takes_an_exception_too(asking: Asking):
     rules = [{"name": "dates wait", "verdict": "ask", "command": "date **"}]
     put = await asking.admin.call("PUT", "/v1/policy", {"rules": rules})
@@ -236,6 +241,7 @@ async def test_the_teams_policy_takes_an_exception_too(asking: Asking):
     await asking.admin.delete("/v1/policy")
 
 
+@pytest.mark.proves("E8")
 async def test_who_asks_cannot_answer_with_the_same_token(asking: Asking):
     started = asking.start("echo", "self")
     (found,) = await asking.pending()
@@ -256,6 +262,7 @@ async def test_the_same_command_is_one_question_and_all_who_wait_go_on(asking: A
     assert [(await each).status for each in many] == [200] * 4
 
 
+@pytest.mark.proves("E8")
 async def test_silence_is_a_no(asking: Asking):
     started = asking.start("echo", "silence")
     (found,) = await asking.pending()

@@ -14,8 +14,6 @@ from paddock.testing.broken.defect import claiming
 from paddock.testing.reference import ReferenceProvider
 from tests.control_plane import disposable
 
-pytestmark = pytest.mark.proves("P16")
-
 
 class Enforcing(ReferenceProvider):
     """Keeps the policy that it was last given, by sandbox."""
@@ -61,6 +59,7 @@ async def make(plane, **more):
     return answer
 
 
+@pytest.mark.proves("P16")
 async def test_closed_by_default_means_the_presets_rules(plane):
     box = await make(plane)
     assert box["egress"] == {"mode": "allowlist"}
@@ -71,6 +70,7 @@ async def test_closed_by_default_means_the_presets_rules(plane):
     assert (await plane.admin.get("/v1/egress/presets"))["items"] == ["development"]
 
 
+@pytest.mark.proves("P16")
 async def test_a_provider_without_an_allowlist_is_closed_and_refuses_one():
     async with disposable() as plane:
         box = await plane.admin.post("/v1/sandboxes", {"name": "box", "template": "plain"})
@@ -90,6 +90,7 @@ class Strong:
         return Template(name, TemplateSource(SourceKind.DIRECTORY, "/"), runtime="runsc")
 
 
+@pytest.mark.proves("P16")
 @pytest.mark.parametrize("said", [{"runtime": "runsc"}, {}])
 async def test_gvisor_is_closed_by_default_and_an_allowlist_is_refused_before_it_is_made(
     plane, said
@@ -111,6 +112,7 @@ async def test_gvisor_is_closed_by_default_and_an_allowlist_is_refused_before_it
         assert "runsc has a network of its own" in answer.error["message"]
 
 
+@pytest.mark.proves("P16")
 async def test_template_app_and_sandbox_add_up_and_say_where_each_rule_is_from(plane):
     put = plane.admin.call
     await put(
@@ -194,6 +196,7 @@ async def test_a_trial_knows_what_no_rule_can_allow(plane, mode):
         assert tried["allowed"] is allowed, address
 
 
+@pytest.mark.proves("P16")
 @pytest.mark.parametrize(
     "rules",
     [["a b"], ["10.0.0.1/8"], ["GET https://a.example/x"], [""], ["x" * 501], ["a.example"] * 501],
@@ -216,6 +219,7 @@ async def test_rules_that_cannot_be_read_change_nothing(plane, rules):
     assert answer.status in (400, 422)
 
 
+@pytest.mark.proves("P16")
 async def test_private_networks_templates_and_presets_are_the_operators(plane):
     tenant = await plane.team("tenants")
     made = await tenant.post("/v1/sandboxes", {"name": "theirs", "template": "plain"})
@@ -302,6 +306,7 @@ async def test_a_rule_that_an_older_version_stored_stops_nothing(plane):
     assert texts(plane) == ["!b.example", "c.example", "a.example"]
 
 
+@pytest.mark.proves("P16")
 async def test_open_does_not_open_what_an_operator_denies(plane):
     template = "/v1/templates/plain/egress"
     await plane.admin.call("PUT", template, {"rules": ["!bad.example"]})

@@ -8,7 +8,7 @@ import pytest
 EVERY_DATABASE = True
 
 
-@pytest.mark.proves("U6", "U7")
+@pytest.mark.proves("U6")
 async def test_a_sandboxes_life_is_told_in_order(plane):
     made = await plane.admin.post("/v1/sandboxes", {"template": "plain"})
     await plane.admin.post(f"/v1/sandboxes/{made['id']}/stop")

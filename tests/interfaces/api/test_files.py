@@ -3,13 +3,9 @@
 import asyncio
 import json
 import os
-import socket
 from urllib.parse import quote, quote_from_bytes
 
-import aiohttp
 import pytest
-
-from tests.interfaces.api.memory import MIB, Peak
 
 
 @pytest.fixture
@@ -27,7 +23,7 @@ async def put(client, box, name, data, **more):
     return await client.call("PUT", where, data=data, **more)
 
 
-@pytest.mark.proves("S1", "S2")
+@pytest.mark.proves("S11", "S12")
 async def test_a_file_is_written_read_moved_listed_and_removed(plane, box, home):
     admin, content = plane.admin, bytes(range(256)) * 10
     made = await put(admin, box, "a/b/note.bin", content)
@@ -138,7 +134,9 @@ async def test_a_half_sent_upload_leaves_what_was_there(plane, box, size, before
     )
     writer.write(b"n" * size)
     await writer.drain()
-    await asyncio.sleep(0.5)
+    async with asyncio.timeout(10):
+        while not plane.services.inside._activity.doing(box["id"]):
+            await asyncio.sleep(0.01)
     writer.close()
     await writer.wait_closed()
     del reader
@@ -176,50 +174,3 @@ async def test_what_changes_a_stopped_sandbox_says_so(plane, box):
         answer = await plane.admin.call(method, path(box, rest))
         assert (answer.status, answer.error["code"]) == (409, "conflict")
         assert "start it first" in answer.error["remediation"]
-
-
-LARGE = 200 * MIB
-
-
-async def random_pieces(block):
-    for _ in range(LARGE // len(block)):
-        yield block
-
-
-@pytest.mark.timeout(110)
-async def test_200_mb_pass_both_ways_in_bounded_memory(plane, box):
-    """The server and this client are one process, so its memory is an upper bound."""
-    block = os.urandom(MIB)
-    async with Peak() as peak:
-        made = await put(plane.admin, box, "large", random_pieces(block))
-        assert (made.status, made["size"]) == (200, LARGE)
-        headers = {"authorization": f"Bearer {plane.admin.token}"}
-        taken = 0
-        async with plane.session.get(
-            plane.url + path(box, "files?path=~/large"),
-            headers=headers,
-            timeout=aiohttp.ClientTimeout(90),
-        ) as answer:
-            async for piece in answer.content.iter_chunked(MIB):
-                taken += len(piece)
-    assert taken == LARGE
-    assert peak.grown < 48 * MIB, f"{peak.grown >> 20} MiB"
-
-
-async def test_a_slow_reader_does_not_make_the_server_hold_the_file(plane, box):
-    await put(plane.admin, box, "slow", random_pieces(os.urandom(MIB)))
-    host, port = plane.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port))) as connection:
-        connection.setblocking(False)
-        loop = asyncio.get_running_loop()
-        async with Peak() as peak:
-            await loop.sock_sendall(
-                connection,
-                f"GET {path(box, 'files?path=~/slow')} HTTP/1.1\r\nHost: x\r\n"
-                f"Authorization: Bearer {plane.admin.token}\r\n\r\n".encode(),
-            )
-            await asyncio.sleep(2)
-        assert peak.grown < 32 * MIB, f"{peak.grown >> 20} MiB"
-    async with asyncio.timeout(10):
-        while "file" in plane.services.inside._activity.doing(box["id"]):
-            await asyncio.sleep(0.05)

@@ -8,8 +8,6 @@ from paddock.domain.ids import new_id
 from paddock.ports.store import ANY_TEAM
 from paddock.services.system import system
 
-pytestmark = pytest.mark.proves("U9")
-
 
 def report(seq, kind, **data):
     return {"source": "agent", "seq": seq, "kind": kind, "data": data}
@@ -26,6 +24,7 @@ async def settle(plane):
     await plane.services.commands.log.aclose()
 
 
+@pytest.mark.proves("U9")
 async def test_a_life_with_commands_and_heartbeats_reads_as_a_few_steps(plane, box):
     place = f"/v1/sandboxes/{box['id']}"
     await plane.admin.post(f"{place}/exec", {"cmd": ["sh", "-c", "exit 3"]})
@@ -51,6 +50,7 @@ async def test_a_life_with_commands_and_heartbeats_reads_as_a_few_steps(plane, b
     assert [(s["kind"], s["data"]["exit_code"]) for s in alone] == [("command.started", 3)]
 
 
+@pytest.mark.proves("U9")
 async def test_pages_go_both_ways_and_tell_everything_once(plane, box):
     place = f"/v1/sandboxes/{box['id']}"
     kinds = ["custom.a", "custom.ping", "custom.ping", "custom.b", "custom.b", "custom.c"] * 4
@@ -72,6 +72,7 @@ async def test_pages_go_both_ways_and_tell_everything_once(plane, box):
         assert [(s["kind"], s["count"]) for s in steps] == expected
 
 
+@pytest.mark.proves("U9")
 async def test_the_end_of_a_command_in_the_background_is_told_once_whoever_sees_it(plane, box):
     place = f"/v1/sandboxes/{box['id']}"
     started = await plane.admin.post(f"{place}/commands", {"cmd": ["sh", "-c", "echo hi; exit 4"]})

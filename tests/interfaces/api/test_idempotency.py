@@ -16,7 +16,6 @@ from paddock.interfaces.e2b.context import idempotency_key as e2b_key
 from tests.control_plane import remove_all, running
 
 EVERY_DATABASE = True
-pytestmark = pytest.mark.proves("E12")
 MARK = {"cmd": ["sh", "-c", "echo once >> mark; cat mark; echo oops >&2; exit 3"]}
 
 
@@ -29,6 +28,7 @@ async def marks(plane, box):
     return ran["stdout"].splitlines()
 
 
+@pytest.mark.proves("P14")
 async def test_a_command_that_is_waited_for_runs_once_for_all_who_ask(plane, box):
     path = f"/v1/sandboxes/{box['id']}/exec"
     answers = await asyncio.gather(
@@ -62,6 +62,7 @@ async def test_a_deadline_is_an_answer_too(plane, box):
         assert (answer.status, answer["exit_code"]) == (200, 124)
 
 
+@pytest.mark.proves("P14")
 @pytest.mark.parametrize("own_id", [True, False], ids=["an id", "any key"])
 async def test_a_command_in_the_background_starts_once(plane, box, own_id):
     key = new_id("cmd") if own_id else f"background {new_id('x')}"
@@ -77,6 +78,7 @@ async def test_a_command_in_the_background_starts_once(plane, box, own_id):
     assert await marks(plane, box) == ["once"]
 
 
+@pytest.mark.proves("E12")
 async def test_a_stream_with_the_same_key_follows_the_same_command(plane, box):
     path = f"{plane.url}/v1/sandboxes/{box['id']}/exec/stream?format=ndjson"
     headers = {"authorization": f"Bearer {plane.admin.token}", "Idempotency-Key": "stream-1"}
@@ -89,6 +91,7 @@ async def test_a_stream_with_the_same_key_follows_the_same_command(plane, box):
     assert await marks(plane, box) == ["once"]
 
 
+@pytest.mark.proves("P14")
 @pytest.mark.parametrize("route", ["exec", "commands", "exec/stream"])
 @pytest.mark.parametrize("key", ["any-{}", "cmd_01m7gtyyx9nwfrs92mc398zrgh"], ids=["any", "id"])
 async def test_another_request_with_the_same_key_is_refused(plane, box, route, key):
@@ -107,6 +110,7 @@ async def test_a_key_is_one_teams_own(plane, box):
     assert mine["id"] != theirs["id"]
 
 
+@pytest.mark.proves("P14")
 async def test_a_key_is_known_after_a_restart(empty_database):
     place = Path(tempfile.mkdtemp(prefix="pd-"))
     try:

@@ -11,7 +11,6 @@ from paddock.testing.checkpointing import CheckpointingProvider
 from paddock.testing.simulated import SimulatedProvider
 from tests.control_plane import disposable
 
-pytestmark = pytest.mark.proves("N1")
 PLAIN = Template("plain", TemplateSource(SourceKind.DIRECTORY, "/nowhere"))
 WHOLE = {"applied": False, "left_out": [], "left_out_count": 0, "left_out_bytes": 0}
 
@@ -107,6 +106,7 @@ FILES = "find . -type f -not -path './.*' | LC_ALL=C sort | tr '\\n' ' '"
 ALL = "./a.tmp ./out/x ./src/out/w"
 
 
+@pytest.mark.proves("N1")
 async def test_a_snapshot_goes_by_the_rules_and_says_what_is_missing(plane, box):
     taken = await take(plane, box, name="without")
     wanted = {
@@ -177,6 +177,7 @@ async def test_the_same_key_with_another_wish_is_a_conflict(plane, box):
     assert (other.status, other.error["code"]) == (409, "conflict")
 
 
+@pytest.mark.proves("N1")
 @pytest.mark.parametrize("fault", [NotFound("gone"), Broken("not readable")], ids=lambda f: f.code)
 async def test_a_template_that_says_nothing_loses_nothing(plane, recipes, box, fault):
     recipes.fault = fault
@@ -203,6 +204,7 @@ async def test_rules_are_set_shown_and_changed_with_the_template(plane, recipes)
     assert (refused.status, refused.error["code"]) == (403, "forbidden")
 
 
+@pytest.mark.proves("N1")
 @pytest.mark.parametrize(
     ("rule", "found", "remedy"),
     [
@@ -226,6 +228,7 @@ async def test_a_rule_that_could_lose_work_is_refused(plane, recipes, rule, foun
     assert recipes.kept == {"plain": PLAIN}
 
 
+@pytest.mark.proves("N1")
 async def test_a_provider_that_leaves_nothing_out_takes_everything_and_it_is_shown():
     async with disposable(provider=Unable) as plane:
         recipes = shelve(plane, plane.services.providers.default)

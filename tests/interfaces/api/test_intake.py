@@ -8,8 +8,6 @@ import pytest
 from paddock.settings import ServerConfig, Settings
 from tests.control_plane import disposable
 
-pytestmark = pytest.mark.proves("U8")
-
 
 def report(seq, source="agent", kind="custom.step", **more):
     return {"source": source, "seq": seq, "kind": kind, **more}
@@ -20,6 +18,7 @@ async def kept(client, box):
     return [(e["data"]["source"], e["data"]["n"]) for e in found["items"]]
 
 
+@pytest.mark.proves("U8")
 async def test_what_is_acknowledged_is_in_the_log_under_the_name_of_who_told_it(plane, box):
     teller = await plane.member(scopes=["events:write"])
     sent = [report(1, data={"step": "plan"}, at="2026-01-02T03:04:05Z"), report(2)]
@@ -41,6 +40,7 @@ async def test_what_is_acknowledged_is_in_the_log_under_the_name_of_who_told_it(
     assert (await teller.get("/v1/events")).status == 403
 
 
+@pytest.mark.proves("U8")
 async def test_what_comes_again_is_kept_once_and_gaps_are_told_until_they_are_filled(plane, box):
     place = f"/v1/sandboxes/{box['id']}/events"
     await plane.admin.post(place, [report(1), report(2), report(2)])
@@ -60,6 +60,7 @@ async def test_what_comes_again_is_kept_once_and_gaps_are_told_until_they_are_fi
     ]
 
 
+@pytest.mark.proves("U8")
 async def test_senders_at_once_are_sorted_out(plane, box):
     place = f"/v1/sandboxes/{box['id']}/events"
     batches = [[report(n) for n in range(start, start + 10)] for start in range(1, 41, 5)]
@@ -70,6 +71,7 @@ async def test_senders_at_once_are_sorted_out(plane, box):
     assert (source["last_seq"], source["missing"]) == (45, [])
 
 
+@pytest.mark.proves("U8")
 async def test_lines_are_taken_as_well_as_a_list(plane, box):
     lines = "\n".join(json.dumps(report(n)) for n in (1, 2, 3)) + "\n"
     answer = await plane.admin.call(
@@ -82,6 +84,7 @@ async def test_lines_are_taken_as_well_as_a_list(plane, box):
     assert len(await kept(plane.admin, box)) == 3
 
 
+@pytest.mark.proves("U8")
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -110,6 +113,7 @@ async def test_a_batch_with_anything_wrong_is_refused_whole(plane, box, wrong):
     assert (await plane.admin.get(f"{place}/sources"))["items"] == []
 
 
+@pytest.mark.proves("U8")
 async def test_only_who_may_tell_of_events_does_and_only_of_their_own(plane, box):
     place = f"/v1/sandboxes/{box['id']}/events"
     viewer = await plane.member(role="viewer")
@@ -121,7 +125,7 @@ async def test_only_who_may_tell_of_events_does_and_only_of_their_own(plane, box
     assert (await plane.admin.call("POST", place, **body)).status == 400
 
 
-@pytest.mark.proves("U11")
+@pytest.mark.proves("U11", "U8")
 async def test_a_flood_is_slowed_down_and_nothing_of_it_is_stored():
     limits = ServerConfig(events_per_second=100.0, events_burst=150.0)
     async with disposable(settings=Settings(server=limits)) as plane:

@@ -15,7 +15,6 @@ from paddock.services.ssh_access import AccessWish
 from tests.control_plane import remove_all, running
 
 EVERY_DATABASE = True
-pytestmark = pytest.mark.proves("P14", "U2")
 DAY = 86400.0
 
 TOKEN = ("/v1/tokens", {"name": "ci", "role": "viewer"}, {"name": "ci", "role": "member"})
@@ -57,6 +56,7 @@ async def made(plane, action):
     return sum(entry.action == action for entry in entries)
 
 
+@pytest.mark.proves("P14")
 @pytest.mark.parametrize("what", CREATES)
 async def test_the_same_key_is_done_once_and_answered_alike(plane, box, person, what):
     path, body, other = CREATES[what]
@@ -179,6 +179,7 @@ async def test_a_way_in_by_ssh_that_was_revoked_does_not_come_again(plane, box):
         await accesses.create(admin, box["id"], wish, "ssh ended")
 
 
+@pytest.mark.proves("P14")
 async def test_what_fails_leaves_the_key_free(plane):
     path, *_ = TEAM
     assert (await plane.admin.post(path, {"name": "twice"})).status == 201
@@ -275,6 +276,7 @@ async def test_an_answer_goes_with_its_key(plane):
     assert (await plane.admin.post(path, body, **keyed("short-lived")))["id"] != first["id"]
 
 
+@pytest.mark.proves("P14")
 async def test_it_comes_again_after_a_restart_and_a_rotation(empty_database):
     place = Path(tempfile.mkdtemp(prefix="pd-"))
     path, body, _ = TOKEN

@@ -12,8 +12,6 @@ from paddock.ports.store import Page
 from paddock.settings import ServerConfig, Settings
 from tests.control_plane import Client, disposable
 
-pytestmark = pytest.mark.proves("U4")
-
 
 @dataclass
 class Browser:
@@ -45,6 +43,7 @@ async def add(plane, name, **wanted):
     return answer.body
 
 
+@pytest.mark.proves("U4")
 async def test_somebody_comes_in_by_a_link_that_opens_once(plane):
     ada = await add(plane, "Ada", email="Ada@Example.org", role="member")
     assert ada["email"] == "ada@example.org"
@@ -71,6 +70,7 @@ async def test_of_many_who_use_one_link_at_once_one_comes_in(plane):
     assert sorted(answer.status for answer in answers) == [201] + [401] * 7
 
 
+@pytest.mark.proves("U4")
 async def test_a_wrong_an_expired_and_a_half_copied_link_open_nothing(plane):
     person = await add(plane, "Late")
     made = await plane.admin.post(f"/v1/people/{person['id']}/links", {"lifetime_s": 1})
@@ -139,6 +139,7 @@ async def test_behind_https_the_cookie_cannot_be_set_by_another_host():
         assert person["invitation"]["url"].startswith(f"{public}/signin#lnk_")
 
 
+@pytest.mark.proves("U4")
 async def test_signing_out_ends_the_session_and_a_token_has_none(plane):
     browser, answer, _ = await sign_in(plane, token=plane.admin.token)
     out = await browser.write("DELETE", "/v1/session")
@@ -151,6 +152,7 @@ async def test_signing_out_ends_the_session_and_a_token_has_none(plane):
     assert (await plane.admin.delete("/v1/session")).status == 404
 
 
+@pytest.mark.proves("U4")
 async def test_people_see_and_end_their_own_sessions_admins_everybodys(plane):
     people = [await add(plane, name) for name in ("One", "Two")]
     browsers = [await sign_in(plane, link=p["invitation"]["link"]) for p in people]
@@ -164,6 +166,7 @@ async def test_people_see_and_end_their_own_sessions_admins_everybodys(plane):
     assert (await two.call("GET", "/v1/me")).status == 401
 
 
+@pytest.mark.proves("U4")
 async def test_a_session_ends_with_its_token_and_has_no_more_than_it(plane):
     made = await plane.admin.post("/v1/tokens", {"name": "ro", "scopes": ["sandboxes:read"]})
     browser, answer, _ = await sign_in(plane, token=made["token"])
@@ -174,6 +177,7 @@ async def test_a_session_ends_with_its_token_and_has_no_more_than_it(plane):
     assert (await browser.call("GET", "/v1/sandboxes")).status == 401
 
 
+@pytest.mark.proves("U4")
 async def test_a_persons_keys_are_their_own_and_end_when_they_leave(plane):
     eve = await add(plane, "Eve", email="eve@example.org")
     browser, _, _ = await sign_in(plane, link=eve["invitation"]["link"])

@@ -107,7 +107,6 @@ async def test_all_policies_that_apply_have_to_agree(plane, box):
     assert (await plane.admin.get(f"{path}/policy")).status == 404
 
 
-@pytest.mark.proves("U1")
 async def test_only_admins_change_a_policy_and_only_operators_a_templates(plane, box):
     member = await plane.member(role="member")
     other = await plane.team("policed-strangers")

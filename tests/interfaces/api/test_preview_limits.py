@@ -9,7 +9,8 @@ import pytest
 from paddock.domain.errors import LimitExceeded
 from paddock.testing.reference import ReferenceProvider
 from tests.control_plane import disposable
-from tests.interfaces.api.test_previews import SERVER, Site, free_port
+from tests.harness.ports import free_port
+from tests.interfaces.api.test_previews import SERVER, Site
 from tests.interfaces.cli.conftest import PADDOCK, clean_environment
 
 

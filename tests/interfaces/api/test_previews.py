@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 
 import pytest
 
@@ -11,6 +10,7 @@ from paddock.services.verbs import ref_of
 from paddock.settings import ServerConfig, Settings
 from paddock.testing.reference import ReferenceProvider
 from tests.control_plane import disposable
+from tests.harness.ports import free_port
 
 SERVER = """
 import http.server, sys
@@ -23,12 +23,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(said)
 http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Site:
@@ -167,7 +161,7 @@ async def test_a_visit_wakes_a_stopped_sandbox_once_and_says_that_it_is_waking(p
     assert [event["kind"] for event in woken] == ["sandbox.running"]
 
 
-@pytest.mark.proves("V5", "V3")
+@pytest.mark.proves("V5")
 async def test_who_may_not_see_a_preview_cannot_wake_it(plane, site):
     await plane.admin.post(f"{site.path}/stop")
     assert (await site.get())[0] == 401
@@ -180,7 +174,7 @@ async def test_the_api_answers_on_every_other_host(plane):
         assert answer.status == 200
 
 
-@pytest.mark.proves("V2")
+@pytest.mark.proves("L8")
 async def test_a_web_socket_passes_and_counts_as_work_while_it_is_open(plane, box):
     port = free_port()
     site = Site(plane, box, port)

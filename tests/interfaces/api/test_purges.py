@@ -20,7 +20,6 @@ from paddock.testing.simulated import SimulatedProvider
 from tests.control_plane import disposable, running
 from tests.databases import new_database
 
-pytestmark = pytest.mark.proves("U12")
 OWNER = "erika@mustermann.example"
 APP = "erikas-shop"
 
@@ -56,6 +55,7 @@ async def everything(plane):
     return await plane.services.store.read(look)
 
 
+@pytest.mark.proves("U12")
 async def test_nothing_of_an_owner_is_left_and_nothing_of_others_is_touched():
     async with disposable(provider=SimulatedProvider) as plane:
         admin = plane.admin
@@ -107,6 +107,7 @@ async def test_nothing_of_an_owner_is_left_and_nothing_of_others_is_touched():
         assert again.status == 201
 
 
+@pytest.mark.proves("U5", "U12")
 async def test_the_chain_holds_and_shows_what_was_taken_out(plane):
     box = await create(plane, owner="short-lived")
     await ended(plane, await plane.admin.post("/v1/purge", {"owner": "short-lived"}))
@@ -190,6 +191,7 @@ async def test_what_was_one_owners_comes_back_to_nobody_else(plane):
         assert (back.status, back["owner"]) == (201, "mine")
 
 
+@pytest.mark.proves("U12")
 async def test_only_admins_purge_and_only_in_their_team(plane):
     box = await create(plane, owner="shared-name")
     member = await plane.member()
@@ -203,6 +205,7 @@ async def test_only_admins_purge_and_only_in_their_team(plane):
         assert (await plane.admin.post("/v1/purge", wrong)).status == 400
 
 
+@pytest.mark.proves("U12")
 async def test_nothing_of_an_app_is_left_and_nothing_of_others_is_touched():
     async with disposable(provider=SimulatedProvider) as plane:
         admin = plane.admin
@@ -280,6 +283,7 @@ async def test_work_that_is_nowhere_else_holds_an_app_back_with_its_secrets(plan
     assert (await plane.admin.get("/v1/secrets/KEY?app=busy")).status == 404
 
 
+@pytest.mark.proves("U12")
 async def test_an_app_of_that_name_in_another_team_is_another_app(plane):
     box = await create(plane, app="namesake")
     await plane.admin.call("PUT", "/v1/secrets/KEY?app=namesake", {"value": "x"})
@@ -290,8 +294,13 @@ async def test_an_app_of_that_name_in_another_team_is_another_app(plane):
     assert (await plane.admin.get("/v1/secrets/KEY?app=namesake")).status == 200
 
 
-CUT_OFF = [({"owner": OWNER}, n) for n in (1, 2, 3, 4, 5, 6, 8, 12, 14, 16)]
-CUT_OFF += [({"app": APP}, n) for n in (1, 3, 5, 7, 8, 9, 11, 14, 18, 19, 21, 23)]
+CUT_OFF = {
+    "owner": (1, 2, 3, 4, 5, 6, 8, 12, 14, 16),
+    "app": (1, 3, 5, 7, 8, 9, 11, 14, 18, 19, 21, 23),
+}
+"""After how many writes."""
+CUT_OFF_ALWAYS = {("owner", 1), ("owner", 5), ("owner", 12), ("app", 3), ("app", 9), ("app", 18)}
+"""The others are cut off in slow runs."""
 
 
 def add_task(tx, box):
@@ -305,9 +314,18 @@ def add_task(tx, box):
     tx.events.append([Event(team_id, "task.pending", task_id, 0.0, detail)])
 
 
-@pytest.mark.parametrize(("whose", "steps"), CUT_OFF)
-async def test_a_purge_that_was_cut_off_goes_on_after_the_next_start(tmp_path, whose, steps):
+@pytest.mark.proves("U12")
+@pytest.mark.parametrize(
+    ("kind", "steps"),
+    [
+        pytest.param(kind, n, marks=() if (kind, n) in CUT_OFF_ALWAYS else pytest.mark.slow)
+        for kind, steps in CUT_OFF.items()
+        for n in steps
+    ],
+)
+async def test_a_purge_that_was_cut_off_goes_on_after_the_next_start(tmp_path, kind, steps):
     """Cut off after so many writes, as a crash would."""
+    whose = {"owner": OWNER} if kind == "owner" else {"app": APP}
     async with running(tmp_path, SimulatedProvider) as plane:
         for n in range(2):
             box = await create(plane, name=f"erikas-{n}", **whose)
@@ -316,12 +334,13 @@ async def test_a_purge_that_was_cut_off_goes_on_after_the_next_start(tmp_path, w
             if app := whose.get("app"):
                 await plane.admin.call("PUT", f"/v1/secrets/KEY_{n}?app={app}", {"value": "x"})
         store, purges = plane.services.store, plane.services.purges
-        written = store.write
+        written, cut_off = store.write, asyncio.Event()
 
         async def breaking(work):
             nonlocal steps
             steps -= 1
             if steps < 0:
+                cut_off.set()
                 await asyncio.Event().wait()
             return await written(work)
 
@@ -332,7 +351,9 @@ async def test_a_purge_that_was_cut_off_goes_on_after_the_next_start(tmp_path, w
         await purges._put(purge)
         store.write = breaking
         task = asyncio.create_task(purges._pursue(purge))
-        await asyncio.wait({task}, timeout=1.0)
+        waiting = asyncio.create_task(cut_off.wait())
+        await asyncio.wait({task, waiting}, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         store.write = written
@@ -349,6 +370,8 @@ async def test_a_purge_that_was_cut_off_goes_on_after_the_next_start(tmp_path, w
         )
 
 
+@pytest.mark.slow
+@pytest.mark.proves("U12")
 async def test_another_process_goes_on_with_what_one_died_at(postgres):
     """Two others were on the same database: one is silent now, one is not."""
     async with (

@@ -10,11 +10,12 @@ from paddock.services.templates import Kept
 from paddock.services.verbs import ref_of
 from paddock.testing.simulated import SimulatedProvider
 from tests.control_plane import disposable
-from tests.interfaces.api.test_previews import SERVER, Site, free_port
+from tests.harness.ports import free_port
+from tests.interfaces.api.test_previews import SERVER, Site
 from tests.interfaces.api.test_templates import Shelf
 from tests.tasks.conftest import SETTINGS, operator
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.proves("H8")]
+pytestmark = pytest.mark.timeout(120)
 SILENT = """
 import socket, sys, time
 server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
@@ -95,12 +96,14 @@ def of_snapshot(plane, snapshot):
 
 
 @pytest.fixture
-async def box(plane):
+async def box(plane, as_root):
+    """With an open network, which the simulated provider gives as root only."""
     found = await made(plane, ports=[free_port()], egress={"mode": "open"})
     yield found
     await plane.admin.delete(f"/v1/sandboxes/{found['id']}?force=true")
 
 
+@pytest.mark.proves("H8")
 async def test_nobody_but_an_admin_restores_what_was_set_aside(plane, member, box):
     path = f"/v1/sandboxes/{box['id']}"
     before = await member.post(f"{path}/snapshots", {"name": "before-it"})
@@ -117,6 +120,7 @@ async def test_nobody_but_an_admin_restores_what_was_set_aside(plane, member, bo
     assert (await plane.admin.delete("/v1/snapshots/before-it")).status == 204
 
 
+@pytest.mark.proves("H8")
 async def test_evidence_is_for_admins_also_after_it_was_cleared(plane, member, box):
     evidence = (await set_aside(plane, box))["snapshot"]
     other = await made(plane)
@@ -149,6 +153,7 @@ async def test_evidence_is_for_admins_also_after_it_was_cleared(plane, member, b
     await plane.admin.delete(path)
 
 
+@pytest.mark.proves("H8")
 @pytest.mark.parametrize("way", ["fork", "snapshot"])
 async def test_an_admins_copy_is_set_aside_as_well_and_can_be_cleared(plane, member, box, way):
     evidence = (await set_aside(plane, box))["snapshot"]
@@ -180,6 +185,7 @@ async def served(plane, box):
     return site
 
 
+@pytest.mark.proves("H8")
 async def test_nobody_but_an_admin_sees_its_previews_and_strangers_read_nothing_of_why(
     plane, member, box
 ):
@@ -211,6 +217,7 @@ async def test_nobody_but_an_admin_sees_its_previews_and_strangers_read_nothing_
     assert (await site.get(Cookie=cookie))[0] == 200
 
 
+@pytest.mark.proves("H8")
 async def test_who_is_at_a_preview_when_it_is_set_aside_is_sent_away(plane, member, box):
     site = Site(plane, box, box["ports"][0])
     started = await plane.admin.post(
@@ -284,6 +291,7 @@ async def test_what_ends_between_the_mark_and_the_freeze_is_gone_on_with(plane, 
     assert await state(plane, box) == ("running", WHY), "an admin is looking into it"
 
 
+@pytest.mark.proves("H8")
 async def test_one_that_could_not_be_frozen_is_tried_again(plane, slow, box):
     slow[0].is_broken = True
     try:
@@ -300,6 +308,7 @@ async def test_one_that_could_not_be_frozen_is_tried_again(plane, slow, box):
     assert await state(plane, box) == ("paused", WHY)
 
 
+@pytest.mark.proves("H8")
 async def test_one_that_is_being_made_stands_still_once_it_is_there(plane, slow):
     slow[0].hold_up()
     making = asyncio.create_task(

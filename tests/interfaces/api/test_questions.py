@@ -11,7 +11,7 @@ from paddock.domain.task_wish import TaskWish
 from paddock.services.approvals import TaskQuestion
 from tests.control_plane import disposable
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.proves("U5")]
+pytestmark = pytest.mark.timeout(60)
 
 
 class Asking:
@@ -66,6 +66,7 @@ async def asking():
         yield Asking(plane, task)
 
 
+@pytest.mark.proves("M10")
 async def test_the_same_question_is_asked_once_and_has_one_answer_for_good(asking):
     asked = await asking.ask()
     assert (await asking.ask()).id == asked.id
@@ -84,6 +85,7 @@ async def test_the_same_question_is_asked_once_and_has_one_answer_for_good(askin
     assert anew.id not in (asked.id, other.id)
 
 
+@pytest.mark.proves("M10")
 async def test_it_is_in_the_inbox_with_what_it_depends_on(asking):
     asked = await asking.ask()
     (found,) = (await asking.admin.get("/v1/approvals?state=pending&kind=question"))["items"]
@@ -101,6 +103,7 @@ async def test_nothing_can_be_allowed_for_longer(asking, more):
     assert (await asking.answer(asked, "denied")).status == 200
 
 
+@pytest.mark.proves("M10")
 async def test_it_waits_while_its_sandbox_is_stopped_and_ends_with_its_task(asking):
     asked = await asking.ask()
     assert (await asking.admin.post("/v1/sandboxes/box/stop", {})).status == 200

@@ -124,7 +124,7 @@ async def test_an_environment_set_later_reaches_later_commands_and_later_starts(
     assert (await plane.admin.post(f"{path}/exec", command))["stdout"] == "good, really\n"
 
 
-@pytest.mark.proves("Q5", "C1")
+@pytest.mark.proves("Q5")
 async def test_lists_are_paged_filtered_and_newest_first(plane):
     other = await plane.team("pages")
     names = [f"page-{number}" for number in range(5)]

@@ -34,7 +34,10 @@ ENDLESS = {"GET /v1/events/stream", "GET /v1/approvals/stream"}
 INSIDE = ("/exec", "/commands", "/files", "/archive", "/terminal")
 """These go into a sandbox: one that runs and one that is stopped, by turns."""
 PATHS = ("path", "source", "destination", "cwd")
-EXAMPLES = 10
+FEW, MANY = 1, 10
+"""Examples per route, valid and invalid ones each."""
+PARTS = ("inside", 0, 1, 2, 3)
+"""Routes that go into a sandbox, and a quarter of the others each."""
 
 
 @dataclass(frozen=True)
@@ -113,16 +116,43 @@ async def test_every_list_refuses_a_cursor_that_cannot_be_its_own(plane):
         assert (await plane.admin.get(f"{path}?cursor=zzz")).status == 400, path
 
 
-@pytest.mark.proves("Q1", "Q3")
-@pytest.mark.timeout(600)
-async def test_whatever_is_sent_the_answer_is_documented(plane):
-    known = await _made(plane.admin)
+@pytest.fixture(scope="module")
+async def schema(plane):
     document = (await plane.admin.get("/v1/openapi.json")).body
-    problems, met = await asyncio.to_thread(_try_all, document, plane.url, plane.admin.token, known)
+    return schemathesis.openapi.from_dict(document)
+
+
+@pytest.fixture(scope="module")
+async def known(plane):
+    return await _made(plane.admin)
+
+
+@pytest.mark.proves("Q1", "Q3")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("examples", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
+async def test_whatever_is_sent_the_answer_is_documented(plane, schema, known, part, examples):
+    operations = _operations(schema, part)
+    sender = _Sender(plane.url, plane.admin.token, examples, set())
+    problems = await asyncio.to_thread(_try_all, operations, sender, known)
     assert not problems, "\n\n".join(problems)
-    assert (await plane.admin.get(f"/v1/sandboxes/{known.awake}"))["state"] == "running"
-    # None of these can answer so but from inside.
-    assert {"POST exec", "POST commands", "GET stat", "PUT files", "GET archive"} <= met
+    if part == "inside":
+        assert (await plane.admin.get(f"/v1/sandboxes/{known.awake}"))["state"] == "running"
+        # None of these can answer so but from inside.
+        expected = {"POST exec", "POST commands", "GET stat", "PUT files", "GET archive"}
+        assert expected <= sender.met
+
+
+def _operations(schema, part):
+    every = [found.ok() for found in schema.get_all_operations()]
+    if part == "inside":
+        return [each for each in every if _is_inside(each)]
+    others = [each for each in every if not _is_inside(each) and _name(each) not in ENDLESS]
+    return others[part :: len(PARTS) - 1]
+
+
+def _name(operation):
+    return f"{operation.method.upper()} {operation.path}"
 
 
 async def _made(admin):
@@ -138,29 +168,25 @@ async def _made(admin):
     return Known(running, stopped, awake, home, ended, working["id"])
 
 
-def _try_all(document, url, token, known):
-    problems, met = [], set()
-    schema = schemathesis.openapi.from_dict(document)
-    for found in schema.get_all_operations():
-        operation = found.ok()
-        name = f"{operation.method.upper()} {operation.path}"
-        if name in ENDLESS:
-            continue
+def _try_all(operations, sender, known):
+    problems = []
+    for operation in operations:
         for mode in GenerationMode:
             try:
-                _try(operation, mode, _Sender(url, token, met), known)
+                _try(operation, mode, sender, known)
             except (Unsatisfiable, SerializationNotPossible):
                 continue  # nothing could be wrong with it, or only its kind of content
             except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - all are told at once
                 notes = "\n".join(getattr(error, "__notes__", []))
-                problems.append(f"{name} ({mode}): {error!r:.1500}\n{notes[:1000]}")
-    return problems, met
+                problems.append(f"{_name(operation)} ({mode}): {error!r:.1500}\n{notes[:1000]}")
+    return problems
 
 
 @dataclass(frozen=True)
 class _Sender:
     url: str
     token: str
+    examples: int
     met: set
     """Of what goes inside, what was done."""
 
@@ -209,7 +235,7 @@ def _try(operation, mode, sender, known):
 
     @given(case=operation.as_strategy(generation_mode=mode))
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=sender.examples,
         deadline=None,
         derandomize=True,
         database=None,

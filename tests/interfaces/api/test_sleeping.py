@@ -7,8 +7,6 @@ import pytest
 from paddock.testing.simulated import SimulatedProvider
 from tests.control_plane import disposable
 
-pytestmark = pytest.mark.proves("S11")
-
 
 @pytest.fixture(scope="module")
 async def showing(need):
@@ -28,6 +26,7 @@ async def a_box(plane):
     return path, home
 
 
+@pytest.mark.proves("S11")
 @pytest.mark.parametrize("verb", ["stop", "pause"])
 async def test_a_sleeping_sandbox_is_read_and_sleeps_on(showing, verb):
     admin = showing.admin
@@ -59,6 +58,7 @@ async def test_a_sleeping_sandbox_is_read_and_sleeps_on(showing, verb):
     await admin.delete(path)
 
 
+@pytest.mark.proves("S11")
 async def test_an_archived_one_is_woken_only_when_asked_and_says_so(showing):
     admin = showing.admin
     path, home = await a_box(showing)
@@ -82,6 +82,7 @@ async def test_an_archived_one_is_woken_only_when_asked_and_says_so(showing):
     await admin.delete(path)
 
 
+@pytest.mark.proves("S11")
 async def test_where_nobody_can_look_it_is_woken_only_when_asked(plane, box, home):
     """The reference provider has no way to show what sleeps."""
     path = f"/v1/sandboxes/{box['id']}"
@@ -97,6 +98,7 @@ async def test_where_nobody_can_look_it_is_woken_only_when_asked(plane, box, hom
     assert (stat.status, stat.headers["x-paddock-woken"]) == (200, "true")
 
 
+@pytest.mark.proves("U1")
 async def test_another_team_sees_nothing_of_it(showing):
     path, home = await a_box(showing)
     await showing.admin.post(f"{path}/stop")

@@ -14,8 +14,6 @@ from paddock.testing.simulated import SimulatedProvider
 from tests.control_plane import disposable
 from tests.databases import new_database
 
-pytestmark = pytest.mark.proves("N1")
-
 
 class Moody(SimulatedProvider):
     """Waits or fails where a test says so."""
@@ -102,6 +100,7 @@ async def test_a_name_of_another_sandbox_is_never_taken_away(plane, moody, again
     assert await moody.keys() == {theirs["id"]}
 
 
+@pytest.mark.proves("N6")
 async def test_a_replacement_is_there_before_the_old_one_goes(plane, moody):
     box = await made(plane)
     await write(plane, box, "old")
@@ -125,6 +124,7 @@ async def test_a_replacement_is_there_before_the_old_one_goes(plane, moody):
     assert nameless.status == 400
 
 
+@pytest.mark.proves("N6")
 @pytest.mark.parametrize("when", ["fault", "late"])
 async def test_a_replacement_that_fails_leaves_the_old_one_and_nothing_else(plane, moody, when):
     box = await made(plane)
@@ -156,6 +156,7 @@ async def broken(ref):
     raise Broken(f"{ref.id} cannot be deleted")
 
 
+@pytest.mark.proves("N1")
 async def test_one_that_is_being_taken_says_so_and_cannot_be_deleted_meanwhile(plane, moody):
     box = await made(plane)
     moody.begun.clear()
@@ -182,6 +183,7 @@ async def test_one_that_is_being_taken_says_so_and_cannot_be_deleted_meanwhile(p
     assert await moody.keys() == set()
 
 
+@pytest.mark.proves("N1")
 async def test_one_whose_record_is_gone_when_it_is_there_leaves_no_disk(plane, moody):
     box = await made(plane)
     moody.begun.clear()
@@ -211,6 +213,7 @@ async def test_a_key_whose_snapshot_was_removed_makes_no_other(plane, moody):
     assert (await take(plane, box, "other", name="one")).status == 201
 
 
+@pytest.mark.proves("N1")
 async def test_of_several_processes_one_settles_what_another_died_at(postgres):
     async with (
         new_database(postgres) as database,

@@ -98,7 +98,7 @@ async def test_what_nobody_looks_after_is_named():
         await plane.services.store.write(lambda tx: [tx.sandboxes.forget(each) for each in ids])
 
 
-@pytest.mark.proves("H10")
+@pytest.mark.proves("U1")
 async def test_a_team_sees_what_is_its_own(plane):
     viewer = await plane.member(role="viewer")
     assert (await viewer.get("/v1/system/status")).status == 200

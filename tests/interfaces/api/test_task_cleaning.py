@@ -14,7 +14,7 @@ from tests.control_plane import disposable
 from tests.interfaces.api.test_tasks import WRITES, ended, give, told
 from tests.tasks.conftest import SETTINGS, at_work
 
-pytestmark = [pytest.mark.timeout(90), pytest.mark.proves("T20")]
+pytestmark = pytest.mark.timeout(90)
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +64,7 @@ async def use(plane, task, cost=0.5, at=1.0):
     return account
 
 
+@pytest.mark.proves("T20")
 async def test_one_that_is_over_goes_with_all_of_it_and_stays_in_the_audit_log(plane):
     task = await done(plane)
     account = await use(plane, task)
@@ -99,6 +100,7 @@ async def test_what_models_took_is_counted_by_kind_and_priced_for_each_task(plan
     assert (await plane.admin.get(path_of(other)))["spent"]["cost_usd"] == 0.0
 
 
+@pytest.mark.proves("T20")
 async def test_one_that_is_not_over_stays(plane):
     task = await give(plane, {"await": 1})
     refused = await plane.admin.delete(f"{path_of(task)}?force=true")
@@ -109,6 +111,7 @@ async def test_one_that_is_not_over_stays(plane):
     assert (await plane.admin.delete(path_of(task))).status == 200
 
 
+@pytest.mark.proves("L6", "T20")
 async def test_what_is_nowhere_else_is_not_lost_unless_somebody_says_so(plane):
     held, forced = await done(plane, *WRITES), await done(plane, *WRITES)
     refused = await plane.admin.delete(path_of(held))
@@ -159,6 +162,7 @@ async def test_one_that_others_wait_for_stays_until_they_have_heard(plane):
     assert (await plane.admin.delete(path_of(failed))).status == 200
 
 
+@pytest.mark.proves("T20")
 async def test_many_go_by_what_they_have_in_common(plane):
     labels = {"of": "cleaning"}
     bad = [await done(plane, {"fail": "no"}, labels=labels) for _ in range(3)]
@@ -197,6 +201,7 @@ async def test_a_wish_that_may_be_a_slip_is_refused(plane, query, says):
     assert says in refused.error["message"] + refused.error["remediation"]
 
 
+@pytest.mark.proves("T20")
 async def test_only_who_may_write_tasks_forgets_them(plane):
     task = await done(plane)
     viewer = await plane.member(role="viewer")
@@ -206,6 +211,7 @@ async def test_only_who_may_write_tasks_forgets_them(plane):
     assert (await plane.admin.post("/v1/tasks/tsk_nobody/diagnosis")).status == 404
 
 
+@pytest.mark.proves("T20")
 async def test_retention_forgets_what_is_old_and_keeps_what_is_nowhere_else(plane):
     light, heavy = await done(plane), await done(plane, *WRITES)
     account = await use(plane, light)
@@ -250,7 +256,6 @@ async def test_more_messages_than_a_page_are_read_to_the_last(plane):
     assert await told(plane.admin, task)
 
 
-@pytest.mark.proves("T9")
 async def test_what_its_sandbox_keeps_of_it_goes_too_unless_that_sleeps(plane):
     first = await done(plane)
     place = {"sandbox": first["sandbox_id"], "directory": first["directory"]}

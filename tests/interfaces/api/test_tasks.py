@@ -46,7 +46,7 @@ async def ended(plane, task):
     return answer.body
 
 
-@pytest.mark.proves("T1", "T20")
+@pytest.mark.proves("T1", "T20", "T6")
 async def test_a_task_is_given_followed_and_shown_with_its_result(plane):
     usage = {"input_tokens": 5, "cached_tokens": 0, "output_tokens": 2, "cost_usd": 0.25}
     task = await give(
@@ -121,7 +121,7 @@ async def test_events_are_resumed_at_any_place_and_end_with_the_task(plane):
         assert (await plane.admin.get(f"{here}?x=1{bad}")).status == 400, bad
 
 
-@pytest.mark.proves("M5")
+@pytest.mark.proves("M5", "M1")
 async def test_messages_have_receipts_and_are_sent_once(plane):
     task = await give(plane, {"await": 2}, {"say": "heard"})
     path = f"/v1/tasks/{task['id']}/messages"
@@ -235,7 +235,6 @@ async def test_a_follow_up_goes_on_with_the_session_where_it_was(plane):
     assert second["directory"] == first["directory"]
 
 
-@pytest.mark.proves("T12")
 async def test_a_batch_is_made_whole_or_not_at_all(plane):
     key = {"idempotency-key": "a batch / with any key"}
     body = {"tasks": [wish({"say": "one"}, name="one"), wish({"say": "two"}, name="two")]}
@@ -256,7 +255,6 @@ async def test_a_batch_is_made_whole_or_not_at_all(plane):
     assert (await plane.admin.post("/v1/tasks/batch", {"tasks": []})).status == 400
 
 
-@pytest.mark.proves("T16")
 async def test_attempts_are_compared_and_one_is_adopted(plane, box):
     steps = ({"write": ["made.txt", "good\n"]}, {"say": "made"})
     task = wish(*steps, sandbox=box["id"], checks=[{"name": "is", "cmd": ["cat", "made.txt"]}])
@@ -317,7 +315,6 @@ async def test_what_is_wrong_is_said_before_anything_is_made(plane, body, says):
     assert answer.error["remediation"]
 
 
-@pytest.mark.proves("T3")
 async def test_a_prompt_of_any_content_is_kept_as_it_is_up_to_its_longest(plane):
     asks = {"agent": "scripted", "template": "plain", "after": [(await idle(plane))["id"]]}
     words = "$(rm -rf /) `id` 'x' \"y\" \\ \u202e \N{PILE OF POO} \r\n\t -- --help %s {0}"

@@ -55,7 +55,6 @@ def place(tmp_path):
     return str(tmp_path)
 
 
-@pytest.mark.proves("L16")
 async def test_what_is_committed_what_is_not_and_what_is_new_are_all_told(plane, place):
     async with made(plane.admin, place) as box:
         await box.begin()

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +14,9 @@ from typing import Any
 import pytest
 
 from paddock.adapters.providers.local.layout import Layout
-from paddock.adapters.providers.local.storage import unmount_pool
 from paddock.domain.ids import new_ulid
 from tests.adapters.providers.local import tiny
+from tests.harness import disk
 
 PADDOCK = (sys.executable, "-m", "paddock")
 RUN_ROOT = Path("/run/paddock-cli-tests")
@@ -27,6 +26,27 @@ def clean_environment(**changes: str) -> dict[str, str]:
     """Ours without any setting of Paddock's, so that a test sees what it sets itself."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PADDOCK_")}
     return {**kept, **changes}
+
+
+_started: list[subprocess.Popen[bytes]] = []
+
+
+def started(process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+    """Register a program that ends with the test, also when the test fails."""
+    _started.append(process)
+    return process
+
+
+@pytest.fixture(autouse=True)
+def _ends_programs() -> Iterator[None]:
+    yield
+    while _started:
+        process = _started.pop()
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
 
 
 @dataclass
@@ -42,7 +62,6 @@ class Cli:
         own = {
             "PADDOCK_LOCAL__DATA_DIR": str(self.data),
             "PADDOCK_LOCAL__RUN_ROOT": str(RUN_ROOT),
-            "PADDOCK_LOCAL__POOL_SIZE_MIB": "20480",
         }
         return clean_environment(**{**own, **self.changes})
 
@@ -66,13 +85,15 @@ class Cli:
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """In a session of its own, as a terminal's foreground job would be."""
         pipe = subprocess.PIPE
-        return subprocess.Popen(
-            [*PADDOCK, *arguments],
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=pipe,
-            stderr=pipe,
-            start_new_session=True,
+        return started(
+            subprocess.Popen(
+                [*PADDOCK, *arguments],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=pipe,
+                stderr=pipe,
+                start_new_session=True,
+            )
         )
 
     def answer(self, *arguments: str) -> Any:
@@ -91,7 +112,7 @@ class Cli:
 
 
 def _install() -> str:
-    data = Path(tempfile.mkdtemp(prefix="paddock-cli-"))
+    data = disk.new_directory()
     root = tiny.build(data / "root")
     cli = Cli(data / "data")
     for arguments in (("add", "tiny", "--from-dir", str(root)), ("build", "tiny")):
@@ -106,8 +127,7 @@ def _uninstall(path: str) -> None:
     left = cli.listed()
     if left:
         cli("sandbox", "rm", *left)
-    unmount_pool(data)
-    shutil.rmtree(path)
+    disk.remove(Path(path))
     shutil.rmtree(Layout.of(data, RUN_ROOT).run, ignore_errors=True)
     with contextlib.suppress(OSError):
         RUN_ROOT.rmdir()

@@ -10,8 +10,6 @@ from paddock.domain.audit import START, AuditEntry, chained, old_link
 from paddock.interfaces.api.schemas.audit import show_entry
 from tests.interfaces.cli.conftest import PADDOCK, clean_environment
 
-pytestmark = pytest.mark.proves("U5")
-
 
 def exported(count, team="tem_1"):
     """Lines as `GET /v1/audit/export` has them, among entries of another team."""
@@ -46,6 +44,7 @@ def head(line):
     return f"{line['seq']}:{line['hash']}"
 
 
+@pytest.mark.proves("U5")
 def test_an_untouched_export_holds_and_its_head_is_told(tmp_path):
     lines = exported(5)
     done = verify(tmp_path, lines)
@@ -72,6 +71,7 @@ TAMPERED = {
 }
 
 
+@pytest.mark.proves("U5")
 @pytest.mark.parametrize("what", TAMPERED)
 def test_an_export_that_was_tampered_with_does_not_hold(tmp_path, what):
     tamper, seq = TAMPERED[what]
@@ -82,6 +82,7 @@ def test_an_export_that_was_tampered_with_does_not_hold(tmp_path, what):
     assert f"does NOT hold. Entry {seq}:" in done.stdout
 
 
+@pytest.mark.proves("U5")
 def test_a_cut_end_shows_to_who_kept_the_head(tmp_path):
     lines = exported(5)
     assert verify(tmp_path, lines[:4]).returncode == 0
@@ -92,6 +93,7 @@ def test_a_cut_end_shows_to_who_kept_the_head(tmp_path):
     assert "cut off" in found["first_break"]["problem"]
 
 
+@pytest.mark.proves("U5")
 def test_details_that_were_taken_out_are_no_tampering_and_are_counted(tmp_path):
     lines = exported(5)
     lines[1] |= {"detail": {}, "salt": ""}

@@ -35,7 +35,7 @@ def repository(tmp_path: Path) -> str:
     return f"file://{work}"
 
 
-@pytest.mark.proves("L14")
+@pytest.mark.proves("L14", "S14")
 def test_the_command_runs_in_a_shallow_clone(cli, repository):
     done = cli.run("--repo", repository, "--", "sh", "-c", "pwd; ls -a; cat file .git/shallow")
     lines = done.stdout.decode().splitlines()
@@ -47,13 +47,14 @@ def test_the_command_runs_in_a_shallow_clone(cli, repository):
     assert len(lines[-1]) == 40, "it is not shallow"
 
 
+@pytest.mark.proves("S14")
 def test_another_branch_and_another_place_can_be_asked_for(cli, repository):
     asked = ("--repo", repository, "--branch", "side", "--workdir", "/tmp/here")
     done = cli.run(*asked, "--", "sh", "-c", "pwd; cat extra")
     assert done.stdout == b"/tmp/here\nextra\n"
 
 
-@pytest.mark.proves("H9")
+@pytest.mark.proves("H9", "S14")
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -84,7 +85,7 @@ class _Refuses(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.mark.proves("H9")
+@pytest.mark.proves("H9", "S14")
 def test_wrong_credentials_are_said_before_anything_is_made(cli):
     with ThreadingHTTPServer(("127.0.0.1", 0), _Refuses) as host:
         serving = threading.Thread(target=host.serve_forever)

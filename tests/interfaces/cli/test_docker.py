@@ -118,7 +118,7 @@ def _relay(here: socket.socket, engine: str) -> None:
                 other[ready].sendall(data)
 
 
-@pytest.mark.proves("I3", "P5")
+@pytest.mark.proves("I3")
 def test_an_unprivileged_user_gets_the_engine_by_itself(need, open_socket):
     done = as_nobody(need, "doctor", engine=open_socket)
     assert "docker: usable, used" in done.stdout, done.stdout

@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from paddock.interfaces.cli.doctor import print_verdict
-from paddock.interfaces.cli.toolbox import Verdict
+from paddock.adapters.providers.local.storage.pool import image_of
+from paddock.interfaces.cli.app import run
+from paddock.interfaces.cli.toolbox import Toolbox, Verdict
 from tests.interfaces.cli.conftest import PADDOCK, clean_environment
 
 NOBODY = 65534
@@ -58,8 +59,9 @@ def test_what_only_another_provider_lacks_does_not_matter(cli):
 
 
 @pytest.mark.proves("I3")
-def test_a_provider_that_does_not_open_is_missing_something(cli):
-    cli.changes = {"PADDOCK_LOCAL__STORAGE": "copy"}
+def test_a_provider_that_does_not_open_is_missing_something(cli, tmp_path):
+    image_of(tmp_path).touch()
+    cli.changes = {"PADDOCK_LOCAL__DATA_DIR": str(tmp_path), "PADDOCK_LOCAL__STORAGE": "copy"}
     done = cli("doctor")
     assert done.returncode == 1
     assert b"missing   opening" in done.stdout
@@ -88,7 +90,7 @@ def as_nobody(
     )
 
 
-@pytest.mark.proves("I3", "P5")
+@pytest.mark.proves("I3")
 def test_an_unprivileged_user_without_an_engine_is_told_exactly_what_to_do(need):
     done = as_nobody(need, "doctor")
     assert done.returncode == 1
@@ -107,6 +109,7 @@ def test_an_unprivileged_user_gets_the_same_advice_when_running_something(need):
     assert "run as root (sudo)" in error["remediation"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_conformance_suite_runs_against_a_real_provider_and_failures_end_with_1(cli):
     """With a template that lacks Python: what needs it fails, and everything else holds."""
@@ -122,14 +125,42 @@ def test_the_conformance_suite_runs_against_a_real_provider_and_failures_end_wit
     assert all("python3" in fault or "image" in fault for fault in failing), failing
 
 
+GOOD = Verdict("a", "It works.", 0.12, total=2)
+BAD = Verdict("b", "It ends.", 61.0, total=2, fault="Broken: it\ndid not")
+
+
+def conformance(*verdicts: Verdict, options: tuple[str, ...] = ()) -> int:
+    """The command in this process, with a suite that ends like this."""
+
+    async def conform(_provider, _terms, *, hear, progress):
+        for verdict in verdicts:
+            hear(verdict)
+
+    async def unused(*_):
+        raise AssertionError("nobody asked")
+
+    toolbox = Toolbox(unused, unused, conform, unused, unused)
+    return run(lambda *_: toolbox, ["doctor", "--conformance", "mine", *options])
+
+
 def test_verdicts_are_printed_one_by_one_with_a_summary(capsys):
-    good = Verdict("a", "It works.", 0.12, total=2)
-    bad = Verdict("b", "It ends.", 61.0, total=2, fault="Broken: it\ndid not")
-    for number, verdict in enumerate((good, bad), 1):
-        print_verdict(verdict, number)
+    assert conformance(GOOD, BAD) == 1
     assert capsys.readouterr().out.splitlines() == [
         "1/2 ok        0.1 s  It works",
         "2/2 FAILED   61.0 s  It ends",
         "                     Broken: it",
         "                     did not",
+        "1 of 2 checks hold for mine",
     ]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code", "conforms"),
+    [((GOOD, GOOD), 0, True), ((GOOD, BAD), 1, False), ((), 1, True)],
+    ids=["good", "bad", "none"],
+)
+def test_verdicts_decide_the_exit_code_and_are_there_as_json(capsys, verdicts, code, conforms):
+    assert conformance(*verdicts, options=("--json",)) == code
+    said = json.loads(capsys.readouterr().out)
+    assert (said["conforms"], said["provider"]) == (conforms, "mine")
+    assert [check["fault"] for check in said["checks"]] == [each.fault for each in verdicts]

@@ -57,7 +57,7 @@ def test_exec_passes_streams_and_codes_on(cli, kept):
     assert (done.returncode, record["exit_code"], record["reason"]) == (124, 124, "deadline")
 
 
-@pytest.mark.proves("N4", "C7")
+@pytest.mark.proves("N4", "C7", "N2")
 def test_a_fork_and_a_snapshot_have_what_was_on_the_disk(cli, kept):
     fork = cli.answer("sandbox", "fork", kept)["ref"]
     assert cli("sandbox", "exec", fork, "--", "cat", "file").stdout == b"mine\n"
@@ -73,7 +73,8 @@ def test_a_fork_and_a_snapshot_have_what_was_on_the_disk(cli, kept):
     assert b"there is no snapshot" in again.stderr
 
 
-@pytest.mark.proves("N1", "C4")
+@pytest.mark.slow
+@pytest.mark.proves("N1")
 def test_what_a_template_lets_snapshots_leave_out_is_set_shown_and_said(cli):
     root = str(cli.data.parent / "root")
     name = f"rules-{cli.label.removeprefix('test=')[-8:]}"
@@ -131,7 +132,7 @@ def test_a_snapshot_with_memory_is_refused_where_it_cannot_be_had_and_nothing_is
     assert cli("sandbox", "exec", kept, "--", "cat", "file").stdout == b"mine\n"
 
 
-@pytest.mark.proves("L5", "L12")
+@pytest.mark.proves("L5")
 def test_what_is_not_there_is_an_error_unless_forced_and_the_rest_is_removed(cli, kept):
     done = cli("sandbox", "rm", "01zzzzzzzzzzzzzzzzzzzzzzzz", kept)
     assert done.returncode == 1
@@ -155,6 +156,7 @@ def test_templates_are_added_listed_built_and_removed(cli, tmp_path):
     assert f"there is no template '{name}'".encode() in again.stderr
 
 
+@pytest.mark.proves("P11")
 def test_a_template_is_built_with_its_set_up_commands(cli):
     root = str(cli.data.parent / "root")
     name = f"setup-{cli.label.removeprefix('test=')[-8:]}"
@@ -168,7 +170,7 @@ def test_a_template_is_built_with_its_set_up_commands(cli):
     cli("template", "rm", name)
 
 
-@pytest.mark.proves("L7")
+@pytest.mark.proves("P11")
 def test_a_set_up_that_fails_says_which_command_and_how(cli):
     root = str(cli.data.parent / "root")
     name = f"broken-{cli.label.removeprefix('test=')[-8:]}"

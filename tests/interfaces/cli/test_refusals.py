@@ -1,6 +1,7 @@
 """What the command line refuses, how it says so, and that both forms end with the same code."""
 
 import json
+import re
 import resource
 import socket
 import subprocess
@@ -112,10 +113,9 @@ def test_an_unknown_provider_is_refused_and_the_known_ones_are_named():
 def test_an_unknown_template_is_not_found_and_nothing_is_made(cli):
     done = cli("sandbox", "run", "--template", "nonesuch", "--label", cli.label, "--", "true")
     assert done.returncode == 1
-    assert (
-        b"error: there is no template 'nonesuch'\n  fix: use one of base, code-interpreter, tiny"
-        in done.stderr
-    )
+    # Tests that run beside this one have templates of their own in the same installation.
+    expected = rb"error: there is no template 'nonesuch'\n  fix: use one of base, .*\btiny\b"
+    assert re.search(expected, done.stderr)
     assert cli.left() == []
 
 

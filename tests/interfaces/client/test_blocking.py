@@ -106,8 +106,14 @@ def test_many_threads_share_it(box):
 
 def test_ctrl_c_ends_the_command(box):
     main = threading.main_thread()
-    timer = threading.Timer(1.0, lambda: signal.pthread_kill(main.ident, signal.SIGINT))
-    timer.start()
+
+    def interrupt_when_running() -> None:
+        while not any(each.is_running for each in box.commands.list()):
+            time.sleep(0.02)
+        signal.pthread_kill(main.ident, signal.SIGINT)
+
+    user = threading.Thread(target=interrupt_when_running)
+    user.start()
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     began = time.monotonic()
     try:
@@ -115,7 +121,7 @@ def test_ctrl_c_ends_the_command(box):
             box.commands.run("sleep 100")
     finally:
         signal.signal(signal.SIGINT, before)
-        timer.join()
+        user.join()
     assert time.monotonic() - began < 20
     assert not any(each.is_running for each in box.commands.list())
 

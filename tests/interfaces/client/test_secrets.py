@@ -6,8 +6,6 @@ import pytest
 
 from paddock import AsyncSandbox, AsyncSecrets, InvalidRequest, NotFound, Sandbox, Secrets
 
-pytestmark = pytest.mark.proves("K5")
-
 
 @pytest.fixture
 async def closing(server):
@@ -16,6 +14,7 @@ async def closing(server):
         yield server
 
 
+@pytest.mark.proves("K5")
 async def test_a_secret_is_set_listed_bound_and_let_go(closing):
     server = closing
     known = await AsyncSecrets.set("API_KEY", "the-value", server=server)

@@ -8,7 +8,6 @@ import pytest
 from paddock import AsyncSpool, InvalidRequest, NotFound, Sandbox, Server, Spool, Unavailable
 from paddock.interfaces.client.events import list_events
 
-pytestmark = pytest.mark.proves("U8")
 NOWHERE = "http://127.0.0.1:9"
 
 
@@ -24,6 +23,7 @@ def box(running):
         yield made
 
 
+@pytest.mark.proves("U8")
 async def test_what_is_recorded_without_a_server_is_told_by_the_next_one(running, box, tmp_path):
     path = tmp_path / "deep" / "spool.db"
     async with await AsyncSpool.open(path, box.id, server=Server(NOWHERE, "x")) as spool:
@@ -40,6 +40,7 @@ async def test_what_is_recorded_without_a_server_is_told_by_the_next_one(running
     assert await kept(running, box) == [(source, n + 1, {"n": n}) for n in range(1201)]
 
 
+@pytest.mark.proves("U8")
 async def test_an_acknowledgement_that_was_lost_doubles_nothing(running, box, tmp_path):
     path = tmp_path / "spool.db"
     async with await AsyncSpool.open(path, box.id, server=running.server()) as spool:
@@ -63,6 +64,7 @@ def test_programs_without_an_event_loop_have_one_too(running, box, tmp_path):
     assert asyncio.run(kept(running, box)) == [(spool.source, 1, {"a": [1, None]})]
 
 
+@pytest.mark.proves("U8")
 async def test_what_the_server_would_refuse_is_refused_before_it_is_kept(running, box, tmp_path):
     path = tmp_path / "s.db"
     async with await AsyncSpool.open(path, box.id, server=running.server()) as spool:
@@ -74,6 +76,7 @@ async def test_what_the_server_would_refuse_is_refused_before_it_is_kept(running
         await AsyncSpool.open(path, "sbx_other", server=running.server())
 
 
+@pytest.mark.proves("U8")
 async def test_events_of_a_sandbox_that_is_not_there_stay_where_they_are(running, tmp_path):
     path = tmp_path / "s.db"
     async with await AsyncSpool.open(path, "sbx_nowhere", server=running.server()) as spool:

@@ -4,7 +4,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
+
+import pytest
+
+
+def seeds(few: int, many: int) -> list[Any]:
+    """Parameters for breaks at random places: the first few, and the others in slow runs."""
+    return [
+        pytest.param(seed, marks=pytest.mark.slow if seed >= few else ()) for seed in range(many)
+    ]
 
 
 @dataclass

@@ -1,7 +1,6 @@
 """E2B's own SDK against a live control plane with real sandboxes."""
 
 import asyncio
-import socket
 import threading
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
@@ -15,7 +14,7 @@ from e2b import E2B
 from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.wiring.providers import layered
 from tests.control_plane import Plane, disposable
-from tests.engines import local_config
+from tests.engines import DATA, furnish, local_config
 
 T = TypeVar("T")
 LOOK_S = 0.1
@@ -88,12 +87,6 @@ def serving(**more: Any) -> Iterator[Live]:
         thread.join(60)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture(scope="session")
 def live() -> Iterator[Live]:
     with serving() as made:
@@ -107,8 +100,9 @@ def e2b(live: Live) -> E2B:
 
 @pytest.fixture(scope="session")
 def interpreter(live: Live) -> None:
-    """The template that code interpreters are made of, built once for the whole machine."""
-    live.do(live.provider.prepare("code-interpreter"), 880)
+    """The template of code interpreters, built once per machine."""
+    furnish(DATA, "code-interpreter")
+    live.do(live.provider.prepare("code-interpreter"), 60)
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,11 @@ import subprocess
 from pathlib import Path
 
 from tests.conftest import Need
-from tests.engines import REPOSITORY
+from tests.harness.disk import CACHE
 
 SOURCES = Path(__file__).with_name("js")
-_PLACE = REPOSITORY / "build" / "e2b-js"
+_LOCK_FILE = (SOURCES / "package-lock.json").read_bytes()
+_PLACE = CACHE / f"e2b-js-{hashlib.sha256(_LOCK_FILE).hexdigest()[:12]}"
 
 
 def installed(need: Need) -> Path:
@@ -27,7 +28,7 @@ def installed(need: Need) -> Path:
 
 
 def _install() -> None:
-    wanted = hashlib.sha256((SOURCES / "package-lock.json").read_bytes()).hexdigest()
+    wanted = hashlib.sha256(_LOCK_FILE).hexdigest()
     stamp = _PLACE / ".installed"
     for source in SOURCES.iterdir():
         shutil.copy(source, _PLACE)

@@ -20,8 +20,16 @@ from e2b.sandbox.filesystem.filesystem import WriteEntry
 pytestmark = [pytest.mark.timeout(60)]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def box(live):
+    """A sandbox that the tests share."""
+    made = await live.client().AsyncSandbox.create(timeout=600)
+    yield made
+    await live.client().AsyncSandbox.kill(made.sandbox_id)
+
+
+@pytest.fixture
+async def own_box(live):
     made = await live.client().AsyncSandbox.create(timeout=60)
     yield made
     await live.client().AsyncSandbox.kill(made.sandbox_id)
@@ -108,24 +116,25 @@ async def test_files_have_all_their_verbs(box):
     assert await box.files.read("/root/s", user="root") == "s"
 
 
-async def test_a_large_file_passes_as_a_stream(box):
+@pytest.mark.parametrize("mib", [32, pytest.param(128, marks=pytest.mark.slow)])
+async def test_a_large_file_passes_as_a_stream(box, mib):
     async def pieces():
-        for _ in range(128):
+        for _ in range(mib):
             yield b"x" * (1 << 20)
 
     await box.files.write("large", pieces(), request_timeout=50)
-    assert (await box.files.get_info("large")).size == 128 << 20
+    assert (await box.files.get_info("large")).size == mib << 20
     seen = 0
     async for piece in await box.files.read("large", format="stream", request_timeout=50):
         seen += len(piece)
-    assert seen == 128 << 20
+    assert seen == mib << 20
 
 
 async def test_directories_are_watched(box):
-    await box.files.make_dir("d/sub")
+    await box.files.make_dir("watched/sub")
     events: asyncio.Queue = asyncio.Queue()
-    handle = await box.files.watch_dir("d", on_event=events.put_nowait, recursive=True)
-    await box.files.write("d/b.txt", "b")
+    handle = await box.files.watch_dir("watched", on_event=events.put_nowait, recursive=True)
+    await box.files.write("watched/b.txt", "b")
     async with asyncio.timeout(10):
         kinds = [(await events.get()).type for _ in range(3)]
     assert kinds == [
@@ -133,13 +142,14 @@ async def test_directories_are_watched(box):
         FilesystemEventType.CHMOD,
         FilesystemEventType.WRITE,
     ]
-    await box.files.write("d/sub/deep", "x")
+    await box.files.write("watched/sub/deep", "x")
     async with asyncio.timeout(10):
         assert (await events.get()).name == "sub/deep"
     await handle.stop()
 
 
-async def test_a_watch_ends_with_its_sandbox_and_says_why(box):
+async def test_a_watch_ends_with_its_sandbox_and_says_why(own_box):
+    box = own_box
     ended: asyncio.Queue = asyncio.Queue()
     await box.files.make_dir("d")
     await box.files.watch_dir("d", on_event=lambda _: None, on_exit=ended.put_nowait, timeout=0)

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import time
 
 import pytest
 from e2b import NotFoundException, TimeoutException
@@ -14,7 +13,7 @@ pytestmark = [pytest.mark.timeout(900)]
 # The first run on a machine builds the template.
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def box(live: Live, interpreter: None):
     made = await AsyncPatient.create(timeout=300, **live.options)
     yield made
@@ -35,26 +34,31 @@ async def test_what_happens_is_heard_as_it_comes(box):
 
     async def waited(name, said):
         await asyncio.sleep(0)
-        heard.append((name, said, time.monotonic()))
+        heard.append((name, said))
+
+    async def go_on(line):
+        await waited("out", line)
+        await box.files.write("/tmp/heard", "")
 
     done = await box.run_code(
-        "import sys, time\nprint(1, flush=True); time.sleep(0.5)\n"
+        "import os, sys, time\nprint(1, flush=True)\n"
+        "while not os.path.exists('/tmp/heard'): time.sleep(0.01)\n"
         "print(2, file=sys.stderr)\ndisplay(3)\n1 / 0",
-        on_stdout=lambda said: waited("out", said.line),
+        on_stdout=lambda said: go_on(said.line),
         on_stderr=lambda said: waited("err", said.line),
         on_result=lambda result: waited("result", result.text),
         on_error=lambda error: waited("error", error.name),
     )
-    assert [each[:2] for each in heard] == [
+    assert heard == [
         ("out", "1\n"),
         ("err", "2\n"),
         ("result", "3"),
         ("error", "ZeroDivisionError"),
     ]
-    assert heard[1][2] - heard[0][2] > 0.3
     assert (done.error.name, done.error.value) == ("ZeroDivisionError", "division by zero")
 
 
+@pytest.mark.slow
 async def test_an_error_has_a_traceback(box):
     done = await box.run_code("def divide(): return 1 / 0\ndivide()")
     told = plain(done.error.traceback)
@@ -65,6 +69,7 @@ async def test_an_error_has_a_traceback(box):
     assert "at f " in thrown.error.traceback
 
 
+@pytest.mark.slow
 async def test_results_are_rich(box):
     done = await box.run_code(
         "from IPython.display import display, HTML, JSON\n"
@@ -82,16 +87,17 @@ async def test_results_are_rich(box):
     assert frame.data == {"a": [1, 2]}
 
 
+@pytest.mark.slow
 async def test_contexts_are_apart_run_at_once_and_are_restarted_and_removed(box):
     first = await box.create_code_context(cwd="/tmp")
     second = await box.create_code_context(language="bash")
     await box.run_code("where = 'inside'", context=first)
     assert (await box.run_code("import os; os.getcwd()", context=first)).text == "'/tmp'"
     assert (await box.run_code("where")).error.name == "NameError"
-    slow = "import time; began = time.time(); time.sleep(2); (began, time.time())"
+    slow = "import time; began = time.time(); time.sleep(1); (began, time.time())"
     one, other = await asyncio.gather(
         box.run_code(slow, context=first),
-        box.run_code("date +%s.%N; sleep 2; date +%s.%N", context=second),
+        box.run_code("date +%s.%N; sleep 1; date +%s.%N", context=second),
     )
     began, ended = (float(each) for each in one.text.strip("()").split(","))
     others = [float(each) for each in "".join(other.logs.stdout).split()]
@@ -104,6 +110,7 @@ async def test_contexts_are_apart_run_at_once_and_are_restarted_and_removed(box)
         await box.run_code("1", context=first)
 
 
+@pytest.mark.slow
 async def test_a_cell_that_takes_too_long_is_interrupted_in_any_language(box):
     for language, first, endless, asked in (
         ("python", "kept = 5", "while True: pass", "print(kept)"),

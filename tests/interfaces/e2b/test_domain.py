@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from paddock.settings import ServerConfig, Settings
+from tests.harness.ports import free_port
 from tests.interfaces.e2b.certificates import certificate_for, leading_here
-from tests.interfaces.e2b.conftest import free_port, serving
+from tests.interfaces.e2b.conftest import serving
 
 pytestmark = [pytest.mark.timeout(90)]
 DOMAIN = "sbx.test"
@@ -22,6 +23,7 @@ box = client.Sandbox.create(timeout=60)
 try:
     box.files.write("www/index.html", "served")
     behind = box.commands.run("python3 -m http.server 8000 -d www", background=True, timeout=0)
+    box.commands.run("until curl -so /dev/null http://localhost:8000; do sleep 0.05; done")
     print(json.dumps({
         "said": box.commands.run("echo hello").stdout,
         "host": box.get_host(8000),

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.timeout(60)]
 OVER = "killed or reached its end of life|was not found|not running anymore"
 
 
-@pytest.fixture(params=["sync", "async"])
+@pytest.fixture(params=["sync", pytest.param("async", marks=pytest.mark.slow)])
 def half(live, request):
     return Half(live, request.param)
 

@@ -84,6 +84,7 @@ def assert_said(code, comment, output):
         assert said in output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", JS_PACKAGES)
 def test_javascript(live, team, interpreter, need, package):
     place = installed(need)

@@ -20,7 +20,12 @@ KILLED = "The sandbox was killed while the request was in progress"
 SLOW = "import time; print('begun', flush=True); time.sleep(60)"
 
 
-@pytest.fixture(params=[Patient, AsyncPatient], ids=["sync", "async"])
+@pytest.fixture(
+    params=[
+        pytest.param(Patient, id="sync"),
+        pytest.param(AsyncPatient, id="async", marks=pytest.mark.slow),
+    ]
+)
 def sandboxes(request, live, interpreter):
     return request.param
 
@@ -78,11 +83,10 @@ async def test_one_that_is_paused_and_woken(box):
 @pytest.mark.parametrize("verb", ["kill", "pause"])
 async def test_what_ends_a_sandbox_ends_the_cell_that_is_followed(box, verb):
     running = await begun(box)
-    began = time.monotonic()
     await done(getattr(box, verb)())
-    with pytest.raises(TimeoutException, match=KILLED):
-        await running
-    assert time.monotonic() - began < 25
+    async with asyncio.timeout(25):
+        with pytest.raises(TimeoutException, match=KILLED):
+            await running
 
 
 async def test_time_that_is_used_up_ends_the_cell_that_is_followed(box, sandboxes, live):
@@ -96,7 +100,7 @@ async def test_time_that_is_used_up_ends_the_cell_that_is_followed(box, sandboxe
 
 async def test_a_cell_that_takes_too_long(box):
     with pytest.raises(TimeoutException, match=re.escape("the 'timeout' option can be used")):
-        await run(box, SLOW, timeout=2)
+        await run(box, SLOW, timeout=1)
 
 
 async def test_a_connection_that_is_cut_is_not_said_to_be_the_sandboxs_end(box, sandboxes, live):

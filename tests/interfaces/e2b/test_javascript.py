@@ -10,7 +10,10 @@ import pytest
 from paddock.settings import ServerConfig
 from tests.interfaces.e2b.javascript import SOURCES, installed, node
 
-pytestmark = [pytest.mark.timeout(900)]  # the first run on a machine builds a template
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),  # the first run on a machine builds a template
+]
 FILES = ("inside.mjs", "sandboxes.mjs", "errors.mjs", "kept.mjs", "interpreter.mjs")
 NAMES = {
     file: re.findall(r"^  '([^']+)': async", (SOURCES / file).read_text(), re.M) for file in FILES

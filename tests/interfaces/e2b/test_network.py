@@ -264,6 +264,7 @@ async def test_name_servers_that_are_named_answer(world: World):
         await world.e2b.AsyncSandbox.create(network={**allowed, "dns_servers": ["dns.example"]})
 
 
+@pytest.mark.slow
 async def test_the_javascript_sdk_says_the_same(world: World, need: Need):
     address = world.there.address
     done = await asyncio.to_thread(

@@ -10,6 +10,8 @@ from paddock.interfaces.preview import FrontConfig, Pages, Resolve
 from tests.interfaces.preview.running import RunningFront
 
 Serve = Callable[..., RunningFront]
+MOSTLY_UVLOOP = ["uvloop", pytest.param("asyncio", marks=pytest.mark.slow)]
+"""For tests of seconds: the loop of `paddock up`, and the other in slow runs."""
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])

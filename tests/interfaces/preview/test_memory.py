@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.interfaces.preview.conftest import MOSTLY_UVLOOP
 from tests.interfaces.preview.running import HOST, get, scripted
 
 MIB = 2**20
@@ -103,7 +104,7 @@ async def upload_and_download(port: int, size: int, *, chunked: bool) -> int:
     return received
 
 
-@pytest.mark.parametrize("kind", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("kind", MOSTLY_UVLOOP)
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_a_large_body_does_not_stay_in_memory(kind, chunked):
     await _check(kind, 96 * MIB, chunked=chunked)

@@ -14,6 +14,7 @@ import pytest
 
 from paddock.domain.ids import is_id
 from paddock.interfaces.preview import Link, Pages, Reply, RequestHead, Trouble
+from tests.interfaces.preview.conftest import MOSTLY_UVLOOP
 from tests.interfaces.preview.running import answering, fetch, get, to_port
 
 BROWSER = (b"Accept", b"text/html,application/xhtml+xml,*/*;q=0.8")
@@ -177,6 +178,7 @@ def browse(need):
     return load
 
 
+@pytest.mark.parametrize("serve", MOSTLY_UVLOOP, indirect=True)
 async def test_a_browser_waits_and_then_sees_the_app_at_the_same_address(serve, browse):
     pages, seen = Pages(), []
 

@@ -23,6 +23,7 @@ from cryptography.x509.oid import NameOID
 from fastapi.responses import StreamingResponse
 
 from paddock.interfaces.preview import Upstream
+from tests.harness.ports import free_port
 from tests.interfaces.preview.running import HOST, connected, eventually, fetch, get, to_port
 
 NGINX = """
@@ -107,11 +108,6 @@ def nginx(tmp_path, need):
     for process in processes:
         process.terminate()
         process.wait(10)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 async def curl(need, port: int, path: str, *options: str) -> bytes:

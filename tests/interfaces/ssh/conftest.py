@@ -5,7 +5,6 @@ import hashlib
 import os
 import shutil
 import signal
-import socket
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,6 +18,7 @@ from paddock.interfaces.ssh.config import GatewayLimits
 from paddock.settings import ServerConfig
 from paddock.wiring.ssh import ssh_listening
 from tests.control_plane import Answer, Client, Plane, disposable
+from tests.harness.ports import free_port
 
 DEADLINE_S = 60.0
 
@@ -108,12 +108,6 @@ class Door:
         done = await self.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path))
         assert done.code == 0, done.said
         return path, path.with_suffix(".pub").read_text()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @asynccontextmanager

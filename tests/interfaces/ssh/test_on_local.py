@@ -11,9 +11,10 @@ from paddock.interfaces.ssh.config import GatewayLimits
 from paddock.wiring.providers import layered
 from tests.control_plane import disposable
 from tests.engines import local_config
-from tests.interfaces.ssh.conftest import free_port, open_door, sha256
+from tests.harness.ports import free_port
+from tests.interfaces.ssh.conftest import open_door, sha256
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.proves("E7")]
+pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +30,7 @@ async def gate():
             yield opened
 
 
+@pytest.mark.proves("E7")
 async def test_one_is_the_sandboxs_user_in_its_own_house(gate):
     done = await gate.ssh("id -un; pwd; hostname")
     assert done.text.split()[:2] == ["user", "/home/user"]

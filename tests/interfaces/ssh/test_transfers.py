@@ -10,7 +10,7 @@ from paddock.domain.errors import leaves
 from paddock.interfaces.ssh.sftp.asking import FAILURES
 from tests.interfaces.ssh.conftest import sha256
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.proves("E7")]
+pytestmark = [pytest.mark.timeout(120)]
 MIB = 1 << 20
 
 
@@ -35,8 +35,10 @@ async def scp(door, *words):
     return await door.run("scp", *door.options(), *words)
 
 
-async def test_fifty_megabytes_by_sftp_arrive_unchanged(door, here, there):
-    data = os.urandom(50 * MIB)
+@pytest.mark.proves("E7")
+@pytest.mark.parametrize("mib", [10, pytest.param(50, marks=pytest.mark.slow)])
+async def test_a_large_file_by_sftp_arrives_unchanged(door, here, there, mib):
+    data = os.urandom(mib * MIB)
     (here / "out").write_bytes(data)
     done = await door.sftp(f"put {here}/out {there}/file", f"get {there}/file {here}/back")
     assert done.code == 0, done.said
@@ -44,6 +46,7 @@ async def test_fifty_megabytes_by_sftp_arrive_unchanged(door, here, there):
     assert sha256(data) in (await door.ssh(f"sha256sum {there}/file")).text
 
 
+@pytest.mark.proves("E7")
 @pytest.mark.parametrize("protocol", ["-s", "-O"])
 async def test_scp_copies_trees_with_modes_and_times(door, here, there, protocol):
     tree = here / "tree"
@@ -133,6 +136,7 @@ async def test_a_large_directory_is_listed_whole(door, there):
     assert len([line for line in done.text.splitlines() if line.startswith(there)]) == 3000
 
 
+@pytest.mark.proves("E7")
 async def test_rsync_works_where_the_sandbox_has_it(door, here, there, need):
     if shutil.which("rsync") is None:
         need("rsync", "not installed")

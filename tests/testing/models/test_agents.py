@@ -102,13 +102,8 @@ async def test_gemini_does_the_work(installed, place, launch):
     assert (events[-1]["stats"]["input_tokens"], events[-1]["stats"]["cached"]) == (5000, 400)
 
 
-@pytest.mark.parametrize(
-    "sdk",
-    [
-        "openai-compatible",
-        *(pytest.param(sdk, marks=pytest.mark.slow) for sdk in ("anthropic", "openai", "google")),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("sdk", ["openai-compatible", "anthropic", "openai", "google"])
 async def test_opencode_does_the_work(installed, place, sdk):
     program = installed(OPENCODE)
     await works(lambda url: agents.opencode(program, place, url, "do the task", sdk), place)
@@ -138,7 +133,7 @@ async def test_an_agent_that_tries_again_gets_the_same_turn(installed, place, ag
         (agents.codex, CODEX, {}),
         (agents.codex, CODEX, {"model": "gpt-6-sol"}),
         (agents.gemini, GEMINI, {}),
-        (agents.opencode, OPENCODE, {}),
+        pytest.param(agents.opencode, OPENCODE, {}, marks=pytest.mark.slow),
     ],
     ids=["claude", "codex", "codex-lite", "gemini", "opencode"],
 )

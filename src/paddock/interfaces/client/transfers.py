@@ -18,6 +18,10 @@ from paddock.interfaces.client import failures
 from paddock.interfaces.client.results import FileInfo, Transfer, read
 from paddock.interfaces.client.server import Body, Call, Pauses, Query, Server, segment
 
+if not hasattr(tarfile, "data_filter"):  # Python before 3.11.4, for example Debian 12's
+    with suppress(ImportError):  # only downloads of directories need it
+        from backports import tarfile  # type: ignore[no-redef]
+
 Content = str | bytes | BinaryIO | Iterable[bytes] | AsyncIterable[bytes]
 Told = Callable[[int, int | None], None]
 """How many bytes have been copied, and how many there are where that is known."""

@@ -33,7 +33,7 @@ def create_app(services: Services, observe: Observe, bind: Bind) -> FastAPI:
     app = FastAPI(title="E2B's API on Paddock", openapi_url=None, docs_url=None, redoc_url=None)
     app.state.services = services
     for module in ROUTERS:
-        app.include_router(module.router)
+        app.router.routes.extend(module.router.routes)  # as in the API's own application
     app.add_api_route("/health", _health, methods=["GET"])
     errors.install(app)
     app.add_middleware(Envelope, observe=observe, bind=bind, unbounded=_UNBOUNDED)

@@ -9,12 +9,15 @@ from paddock.domain.snapshot import Snapshot
 from paddock.ports.provider import Ref
 from paddock.testing.broken.defect import Defect, claiming
 from paddock.testing.checkpointing import CheckpointingProvider
+from paddock.testing.conformance.subject import Terms
 from paddock.testing.records import Record
-from paddock.testing.reference import ReferenceProvider
-from paddock.testing.simulated import SimulatedProvider
+from paddock.testing.reference import TEMPLATE, ReferenceProvider
+from paddock.testing.simulated import IMAGE, SimulatedProvider
 
 GOES_ON = "a_snapshot_with_memory_goes_on_where_it_was"
 KEYS = "a_key_stands_for_a_snapshot_with_or_without_memory"
+HASTY = Terms(TEMPLATE, image=IMAGE, patience=0.1)
+"""For defects that show when a program that should go on does not."""
 
 
 class BeginsAnew(CheckpointingProvider):
@@ -99,10 +102,11 @@ DEFECTS = (
         "keeps the disk and calls it memory",
         claiming(SimulatedProvider, checkpoint=True),
         (GOES_ON,),
+        HASTY,
     ),
     Defect("begins anew", BeginsAnew, (GOES_ON,)),
     Defect("keeps memory and disk of two moments", MemoryBeforeDisk, (GOES_ON,)),
-    Defect("keeps memory as long as itself", ForgetsAtTheEnd, (GOES_ON,)),
+    Defect("keeps memory as long as itself", ForgetsAtTheEnd, (GOES_ON,), HASTY),
     Defect("gives memory or not as it comes", MemoryByTheWay, (KEYS,)),
     Defect("keeps the memory of what is stopped", MemoryOfTheStopped, (KEYS,)),
     Defect("ignores that memory was asked for", IgnoresTheWish, (GOES_ON, KEYS)),

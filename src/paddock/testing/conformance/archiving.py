@@ -38,7 +38,7 @@ async def _bytes(subject: Subject, ref: Ref) -> int | None:
     return (await subject.provider.usage(ref)).disk_bytes
 
 
-@check(proves=("L4", "P4"), deadline_s=180, when=_can_archive, otherwise=refuses_to_archive)
+@check(proves=("L4",), deadline_s=180, when=_can_archive, otherwise=refuses_to_archive)
 async def an_archived_sandbox_starts_again_with_everything_on_its_disk(subject: Subject) -> None:
     """Modes, owners, times, links, holes, attributes and removals survive, and room is gained."""
     fenced = isolated(subject.capabilities)
@@ -81,7 +81,7 @@ async def refuses_to_archive_what_is_stopped(subject: Subject) -> None:
             same(await again.say("cat kept"), "kept", "the disk after a refusal")
 
 
-@check(proves=("L4",), when=_can_archive, otherwise=refuses_to_archive_what_is_stopped)
+@check(when=_can_archive, otherwise=refuses_to_archive_what_is_stopped)
 async def archiving_can_be_repeated_and_is_for_what_is_stopped(subject: Subject) -> None:
     """A running or paused sandbox is Conflict and goes on; an archived one is success."""
     async with subject.sandbox() as box:
@@ -118,7 +118,7 @@ def _uses(subject: Subject, ref: Ref) -> dict[str, Callable[[], Awaitable[object
     return uses
 
 
-@check(proves=("L4", "L5"), when=_can_archive, otherwise=refuses_to_archive)
+@check(proves=("L5",), when=_can_archive, otherwise=refuses_to_archive)
 async def an_archived_sandbox_takes_nothing_but_start_and_destroy(subject: Subject) -> None:
     """What needs a machine or a disk is Conflict, and says what to do; destroy() leaves nothing."""
     key, spec = subject.key(), subject.spec(ports=(8000,))

@@ -25,7 +25,7 @@ async def _fork(subject: Subject, ref: Ref, key: str = "", **changes: Any) -> Ob
 refuses_to_fork = refuses(fork=_fork)
 
 
-@check(proves=("P1",), when=_can_fork, otherwise=refuses_to_fork)
+@check(proves=("P1", "N4"), when=_can_fork, otherwise=refuses_to_fork)
 async def a_fork_has_the_disk_and_both_go_on(subject: Subject) -> None:
     """The copy is consistent, the source's processes go on, and the disks are independent."""
     async with subject.sandbox() as box:
@@ -75,7 +75,7 @@ async def the_same_key_gives_the_same_fork(subject: Subject) -> None:
     same(len(await subject.mine()), 3, "sandboxes after fork() calls with one key")
 
 
-@check(proves=("P1",), when=_can_fork, otherwise=refuses_to_fork)
+@check(proves=("P1", "N4"), when=_can_fork, otherwise=refuses_to_fork)
 async def a_fork_outlives_its_source(subject: Subject) -> None:
     """When the source is destroyed, the fork keeps running with all of its disk."""
     async with subject.sandbox() as box:

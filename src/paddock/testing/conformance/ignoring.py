@@ -35,7 +35,7 @@ async def _home(box: Box) -> str:
     return await box.say("pwd -P")
 
 
-@check(proves=("P4", "N1"), when=_leaves_out, otherwise=refuses_to_leave_out)
+@check(proves=("N1",), when=_leaves_out, otherwise=refuses_to_leave_out)
 async def a_snapshot_leaves_out_what_rules_name_and_nothing_else(subject: Subject) -> None:
     """A directory of the same name elsewhere stays, and no link leads a rule astray."""
     async with subject.sandbox() as box:
@@ -52,7 +52,7 @@ async def a_snapshot_leaves_out_what_rules_name_and_nothing_else(subject: Subjec
     same(found, [taken], "snapshots() afterwards")
 
 
-@check(proves=("P4", "N1"), when=_leaves_out, otherwise=refuses_to_leave_out)
+@check(proves=("N1",), when=_leaves_out, otherwise=refuses_to_leave_out)
 async def a_snapshot_without_rules_and_a_fork_leave_nothing_out(subject: Subject) -> None:
     """Also of a sandbox of which a snapshot with rules was taken before."""
     async with subject.sandbox() as box:
@@ -82,7 +82,7 @@ async def refuses_rules_under_a_known_key(subject: Subject) -> None:
             same([one for one in there if one.key == key], before, "snapshots() under the key")
 
 
-@check(proves=("P4", "N1"), when=_leaves_out, otherwise=refuses_rules_under_a_known_key)
+@check(when=_leaves_out, otherwise=refuses_rules_under_a_known_key)
 async def a_key_stands_for_a_snapshot_with_its_rules(subject: Subject) -> None:
     """With the same rules it gives the same snapshot, with others it is Conflict."""
     async with subject.sandbox() as box:
@@ -96,7 +96,7 @@ async def a_key_stands_for_a_snapshot_with_its_rules(subject: Subject) -> None:
         same([one for one in there if one.key == key], [taken], "snapshots() under one key")
 
 
-@check(proves=("P4", "N1"), when=_leaves_out, otherwise=refuses_to_leave_out)
+@check(proves=("N1",), when=_leaves_out, otherwise=refuses_to_leave_out)
 async def rules_that_could_lose_work_are_refused(subject: Subject) -> None:
     """Bare names, patterns above the last part, and whatever covers where commands start."""
     async with subject.sandbox() as box:

@@ -95,7 +95,6 @@ def _measures(capabilities: Capabilities) -> bool:
 
 
 @check(
-    proves=("P4",),
     when=_measures,
     otherwise=refuses(usage=lambda subject, ref: subject.provider.usage(ref)),
 )

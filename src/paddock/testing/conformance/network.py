@@ -144,7 +144,7 @@ def _late_ports(capabilities: Capabilities) -> bool:
     return capabilities.late_ports
 
 
-@check(proves=("P4",), when=_late_ports, otherwise=refuses_late_ports)
+@check(when=_late_ports, otherwise=refuses_late_ports)
 async def a_port_may_be_opened_later(subject: Subject) -> None:
     """endpoint() also leads to ports that were not declared; or says that it cannot."""
     port = _some_port()

@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
+import fcntl
 import ipaddress
 import os
 import random
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import chain
 from pathlib import Path
@@ -62,15 +63,24 @@ async def neighbour() -> AsyncIterator[Address]:
 async def _connected(pid: int) -> str:
     """Lay a cable into the namespace."""
     cable = f"pdkout{pid:x}"
-    here, there = spare_addresses(Path("/proc/net/route").read_text())
-    await _run(f"ip link add {cable} type veth peer name eth0 netns {pid}")
-    await _run(f"ip address add {here}/30 dev {cable}")
-    await _run(f"ip link set {cable} up")
+    with addresses_locked():
+        here, there = spare_addresses(Path("/proc/net/route").read_text())
+        await _run(f"ip link add {cable} type veth peer name eth0 netns {pid}")
+        await _run(f"ip address add {here}/30 dev {cable}")
+        await _run(f"ip link set {cable} up")
     enter = f"nsenter --target {pid} --net"
     await _run(f"{enter} ip address add {there}/30 dev eth0")
     await _run(f"{enter} ip link set eth0 up")
     await _run(f"{enter} ip route add default via {here}")
     return there
+
+
+@contextlib.contextmanager
+def addresses_locked() -> Iterator[None]:
+    """One process at a time takes addresses: until the cable is up, no route shows them."""
+    with Path("/run/paddock-cable.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def spare_addresses(routes: str) -> tuple[str, str]:

@@ -44,7 +44,7 @@ async def a_run_goes_on_while_nobody_watches(subject: Subject) -> None:
         await refused(box.guest.runs.get("count"), NotFound, "an acknowledged run")
 
 
-@check(proves=("E6",))
+@check(proves=("P14",))
 async def a_run_is_started_once_by_its_key(subject: Subject) -> None:
     """The same key and request is the same run; another request under the key is Conflict."""
     async with subject.sandbox() as box:

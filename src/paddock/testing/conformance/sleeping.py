@@ -58,7 +58,7 @@ async def the_disk_of_a_sleeping_sandbox_is_read_and_nothing_wakes(subject: Subj
             same(await again.say("cat looked/one; ls looked"), "one\nin\nlink\none", "the disk")
 
 
-@check(proves=("S11", "S6"), deadline_s=120, when=_shows, otherwise=refuses_to_show)
+@check(proves=("S11",), deadline_s=120, when=_shows, otherwise=refuses_to_show)
 async def a_look_at_a_disk_holds_nobody_up(subject: Subject) -> None:
     """start() and destroy() do not wait; running and archived ones are Conflict."""
     provider = subject.provider

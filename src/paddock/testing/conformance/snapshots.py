@@ -35,7 +35,7 @@ async def lengths(box: Box) -> tuple[int, int]:
     return int(first), int(second)
 
 
-@check(proves=("P1",), when=_can_snapshot, otherwise=refuses_to_snapshot)
+@check(proves=("P1", "N1"), when=_can_snapshot, otherwise=refuses_to_snapshot)
 async def a_snapshot_is_one_moment_of_a_running_disk(subject: Subject) -> None:
     """Files that change together are consistent in it; what was written later is not in it."""
     async with subject.sandbox() as box:
@@ -94,7 +94,7 @@ async def the_same_key_gives_the_same_snapshot(subject: Subject) -> None:
         same(await copy.say("cat file"), "first", "the disk in the snapshot")
 
 
-@check(proves=("P1",), when=_can_snapshot, otherwise=refuses_to_snapshot)
+@check(proves=("P1", "N1"), when=_can_snapshot, otherwise=refuses_to_snapshot)
 async def a_snapshot_outlives_its_source(subject: Subject) -> None:
     """When the sandbox is destroyed, the snapshot stays and makes new ones."""
     async with subject.sandbox() as box:

@@ -65,11 +65,12 @@ class TestJoined(EngineConformance):
     claims = replace(CLAIMS, allowlist=True)
 
 
+@pytest.mark.slow
 class TestPacked(EngineConformance):
     guest = "packed"
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 class TestPodman(EngineConformance):
     guest = "joined"
     engine = ("podman_host", "podman_base_image")
@@ -77,6 +78,6 @@ class TestPodman(EngineConformance):
     claims = replace(CLAIMS, live_egress=False)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 class TestPodmanPacked(TestPodman):
     guest = "packed"

@@ -18,19 +18,19 @@ from paddock.guest_client import Guest
 from paddock.ports.provider import SandboxSpec
 from tests.adapters.providers.docker.conftest import Installation
 from tests.daemons import CannotStart
-from tests.docker_engine import OwnEngine, end_containers, new_directory
+from tests.docker_engine import OwnDocker, end_containers, new_directory
 
 LIMIT = Resources(disk_mib=64)
 
 
 @pytest.fixture
-def btrfs_engine(need: Any) -> Iterator[OwnEngine]:
+def btrfs_engine(as_root: None, need: Any) -> Iterator[OwnDocker]:
     if shutil.which("mkfs.btrfs") is None:
         need("btrfs", "mkfs.btrfs is not installed")
     directory = new_directory()
     data, image = directory / "data", directory / "image"
     data.mkdir()
-    engine = OwnEngine(directory)
+    engine = OwnDocker(directory)
     try:
         with image.open("wb") as file:
             file.truncate(4 << 30)
@@ -47,9 +47,10 @@ def btrfs_engine(need: Any) -> Iterator[OwnEngine]:
         engine.remove()
 
 
+@pytest.mark.slow
 @pytest.mark.proves("P13")
 async def test_no_more_can_be_written_than_the_limit_whatever_the_image_holds(
-    btrfs_engine: OwnEngine, tiny_root: Path, tmp_path: Path, short_directory: Path
+    btrfs_engine: OwnDocker, tiny_root: Path, tmp_path: Path, short_directory: Path
 ) -> None:
     root = tmp_path / "root"
     shutil.copytree(tiny_root, root, symlinks=True)

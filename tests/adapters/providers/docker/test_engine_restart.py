@@ -13,18 +13,18 @@ from paddock.guest_client import Guest
 from paddock.ports.provider import SandboxSpec
 from tests.adapters.providers.docker.conftest import TINY, Installation
 from tests.daemons import CannotStart
-from tests.docker_engine import OwnEngine, end_containers, new_directory
+from tests.docker_engine import OwnDocker, end_containers, new_directory
 
-pytestmark = [pytest.mark.proves("L11", "P6"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 SPEC = SandboxSpec(template=TINY, env={"KEPT": "yes"}, labels={"role": "kept"})
 WORK = "/home/user/work.txt"
 
 
 @pytest.fixture
-def own_engine(need: Any) -> Iterator[OwnEngine]:
+def own_engine(as_root: None, need: Any) -> Iterator[OwnDocker]:
     """One that nobody else uses, to be ended at will."""
-    engine = OwnEngine(new_directory())
+    engine = OwnDocker(new_directory())
     try:
         try:
             engine.start()
@@ -39,14 +39,15 @@ def own_engine(need: Any) -> Iterator[OwnEngine]:
 
 @pytest.fixture
 async def restarted(
-    own_engine: OwnEngine, tiny_root: Path, short_directory: Path
+    own_engine: OwnDocker, tiny_root: Path, short_directory: Path
 ) -> AsyncIterator[Installation]:
     yield Installation(own_engine.address, short_directory)
 
 
+@pytest.mark.proves("L11", "P6")
 @pytest.mark.parametrize("end", ["stop", "kill"])
 async def test_sandboxes_are_found_stopped_and_start_again_with_their_work(
-    own_engine: OwnEngine, restarted: Installation, end: str
+    own_engine: OwnDocker, restarted: Installation, end: str
 ) -> None:
     async with restarted.opened(guest="joined") as provider:
         running = await provider.create("running", SPEC)

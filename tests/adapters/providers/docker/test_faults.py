@@ -18,8 +18,9 @@ from paddock.guest_client import Guest
 from paddock.ports.provider import Observation, SandboxSpec
 from tests.adapters.providers.docker.conftest import TINY, Installation
 from tests.adapters.providers.docker.faulty import FENCE, SPECS
+from tests.adapters.providers.fault_steps import choose, moment, some_steps
 
-pytestmark = [pytest.mark.proves("L7", "L11"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.timeout(300)]
 
 REPOSITORY = Path(__file__).parents[4]
 WORK = "/home/user/work.txt"
@@ -39,15 +40,23 @@ async def start(installation: Installation, guest: str, operation: str, step: in
     )
 
 
-async def die_during(
-    installation: Installation, guest: str, operation: str, step: int
-) -> tuple[bool, str]:
-    """Whether the process was killed, and after which step."""
+async def steps_of(installation: Installation, guest: str, operation: str) -> list[str]:
+    """Perform the whole operation; the names of its steps."""
+    return await perform(installation, guest, operation, 1000, 0)
+
+
+async def die_during(installation: Installation, guest: str, operation: str, step: int) -> str:
+    """Kill the process after a step; the step's name."""
+    return (await perform(installation, guest, operation, step, -signal.SIGKILL))[-1]
+
+
+async def perform(
+    installation: Installation, guest: str, operation: str, step: int, code: int
+) -> list[str]:
     process = await start(installation, guest, operation, step)
     output, errors = await process.communicate()
-    assert process.returncode in (0, -signal.SIGKILL), errors.decode()
-    steps = output.decode().split()
-    return process.returncode != 0, steps[-1] if steps else "nothing"
+    assert process.returncode == code, errors.decode()
+    return output.decode().split()
 
 
 async def make_source(provider: DockerProvider, spec: SandboxSpec) -> Observation:
@@ -88,72 +97,100 @@ async def remove_results(provider: DockerProvider) -> None:
         await provider.delete_snapshot(snapshot.ref)
 
 
+@pytest.mark.proves("L7")
+@some_steps(test=1, slow=3)
 @pytest.mark.parametrize("operation", ["create", "snapshot", "fork", "destroy", "stop", "start"])
 async def test_dying_after_any_step_leaves_nothing_half_made(
-    installation: Installation, operation: str
+    installation: Installation, operation: str, most: int
 ) -> None:
-    await die_after_each_step(installation, "joined", operation)
+    await die_after_steps(installation, "joined", operation, most)
 
 
+@pytest.mark.proves("L7")
+@pytest.mark.parametrize(
+    "most",
+    [
+        pytest.param(2, id="some", marks=pytest.mark.slow),
+        pytest.param(1000, id="all", marks=pytest.mark.soak),
+    ],
+)
 @pytest.mark.usefixtures("base_image")
 @pytest.mark.parametrize("operation", ["create", "fork"])
 async def test_dying_while_a_packed_guest_comes_in_leaves_nothing_half_made(
-    installation: Installation, operation: str
+    installation: Installation, operation: str, most: int
 ) -> None:
-    await die_after_each_step(installation, "packed", operation)
+    await die_after_steps(installation, "packed", operation, most)
 
 
 @pytest.mark.proves("P16")
+@some_steps(test=1, slow=3)
 @pytest.mark.parametrize(
     ("operation", "before"), [("enclose", OPEN), ("release", FENCE), ("close", OPEN)]
 )
 async def test_dying_while_its_network_is_changed_leaves_it_with_one_or_the_other(
-    installation: Installation, operation: str, before: EgressPolicy
+    installation: Installation, operation: str, before: EgressPolicy, most: int
 ) -> None:
-    await die_after_each_step(installation, "joined", operation, before)
+    await die_after_steps(installation, "joined", operation, most, before)
 
 
-async def die_after_each_step(
-    installation: Installation, guest: str, operation: str, before: EgressPolicy | None = None
+async def die_after_steps(
+    installation: Installation,
+    guest: str,
+    operation: str,
+    most: int,
+    before: EgressPolicy | None = None,
 ) -> None:
     spec = SPECS[guest]
-    for step in range(40):
+    async with installation.opened(guest=guest) as provider:
+        await make_source(provider, spec)
+        clean = counted(await installation.left())
+
+    async def make_ready() -> None:
         async with installation.opened(guest=guest) as provider:
             source = await make_source(provider, spec)
-            clean = counted(await installation.left())
             if before is not None:
                 await provider.set_egress(source.ref, before)
             if operation == "start":
                 await provider.stop(source.ref)
-        killed, name = await die_during(installation, guest, operation, step)
+
+    async def recover(when: str) -> None:
         async with installation.opened(guest=guest) as provider:
-            await assert_whole(provider, f"killed after {name}")
+            await assert_whole(provider, when)
             await remove_results(provider)
             source = await make_source(provider, spec)
             if before is not None:
                 await provider.set_egress(source.ref, spec.egress)
-            assert counted(await installation.left()) == clean, f"killed after {name}"
-        if not killed:
-            break
-    else:
-        pytest.fail("the operation never ended")
-    assert step >= 1, "the operation has steps to be killed at"
+            assert counted(await installation.left()) == clean, when
+
+    await make_ready()
+    steps = await steps_of(installation, guest, operation)
+    assert steps, "the operation has steps to be killed at"
+    await recover(f"{operation} was done")
+    for step in choose(steps, most):
+        await make_ready()
+        name = await die_during(installation, guest, operation, step)
+        await recover(moment(operation, name))
 
 
 def counted(found: dict[str, list[str]]) -> dict[str, int]:
     return {kind: len(names) for kind, names in found.items() if kind != "locks"}
 
 
+@pytest.mark.proves("L7")
+@pytest.mark.parametrize(
+    "kills",
+    [pytest.param(3, marks=pytest.mark.slow), pytest.param(30, marks=pytest.mark.soak)],
+)
 async def test_dying_at_random_moments_leaves_nothing_once_the_engine_has_settled(
-    installation: Installation,
+    installation: Installation, kills: int
 ) -> None:
     async with installation.opened(guest="joined") as provider:
         await make_source(provider, SPECS["joined"])
     moments = random.Random(7)
-    for number in range(9):
+    for number in range(kills):
         operation = ("create", "fork", "snapshot")[number % 3]
         process = await start(installation, "joined", operation, 1000)
-        await asyncio.sleep(moments.uniform(0.4, 1.2))
+        await asyncio.sleep(moments.uniform(0.0, 0.8))
         if process.returncode is None:
             process.kill()
         await process.communicate()
@@ -178,6 +215,7 @@ async def _settles(installation: Installation, when: str) -> None:
             await asyncio.sleep(0.5)
 
 
+@pytest.mark.proves("L7")
 async def test_a_cancelled_creation_leaves_nothing(installation: Installation) -> None:
     moments = random.Random(11)
     async with installation.opened(guest="joined") as provider:
@@ -193,6 +231,7 @@ async def test_a_cancelled_creation_leaves_nothing(installation: Installation) -
     assert await installation.left() == {}
 
 
+@pytest.mark.proves("L7")
 async def test_a_failed_creation_leaves_nothing(installation: Installation) -> None:
     def fail(step: str) -> None:
         if step == "boot.guest":

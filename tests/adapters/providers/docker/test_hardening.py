@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +13,6 @@ from paddock.domain.sandbox import Resources
 from paddock.guest_client import Guest
 from paddock.ports.provider import Observation, SandboxSpec
 from tests.adapters.providers.docker.conftest import BASE, Installation
-
-pytestmark = [pytest.mark.proves("P6", "P10"), pytest.mark.usefixtures("base_image")]
 
 LIMITS = Resources(cpus=0.5, memory_mib=192, disk_mib=512, pids=77)
 STATUS = (
@@ -39,16 +38,21 @@ class Inside:
         return found
 
 
-@pytest.fixture(params=["joined", "packed"])
+@pytest.fixture(scope="module", params=["joined", pytest.param("packed", marks=pytest.mark.slow)])
 async def inside(
-    request: pytest.FixtureRequest, installation: Installation
+    request: pytest.FixtureRequest, engine_host: str, base_image: str, short_directory: Path
 ) -> AsyncIterator[Inside]:
+    """One sandbox for all, which only look at it."""
+    installation = Installation(engine_host, short_directory)
     async with installation.opened(guest=request.param, nofile=4321) as provider:
         seen = await provider.create("fenced", SandboxSpec(template=BASE, resources=LIMITS))
         async with Guest(await provider.guest(seen.ref)) as guest:
             yield Inside(installation, seen, guest)
+    await installation.empty()
+    assert await installation.left() == {}
 
 
+@pytest.mark.proves("P6", "P10")
 async def test_a_command_has_no_capability_and_cannot_win_any(inside: Inside) -> None:
     status = await inside.status("user")
     assert [int(status[name], 16) for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")] == [0] * 4
@@ -57,6 +61,7 @@ async def test_a_command_has_no_capability_and_cannot_win_any(inside: Inside) ->
     assert "no new privileges" in await inside.sh("sudo -n true")
 
 
+@pytest.mark.proves("P10")
 async def test_root_inside_has_only_what_the_guest_needs(inside: Inside) -> None:
     numbers = {"CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "KILL": 5, "SETGID": 6, "SETUID": 7}
     assert set(numbers) == set(CAPABILITIES)
@@ -77,6 +82,7 @@ async def test_threads_and_children_work_under_the_filter(inside: Inside) -> Non
     assert "not permitted" in await inside.sh("unshare --mount true", user="root")
 
 
+@pytest.mark.proves("P6", "P10")
 async def test_limits_are_those_of_the_spec(inside: Inside) -> None:
     assert await inside.sh("ulimit -n; ulimit -Hn; ulimit -c") == "4321\n4321\n0"
     cgroup = "cat /sys/fs/cgroup/%s 2>/dev/null || cat /sys/fs/cgroup/%s"
@@ -87,6 +93,7 @@ async def test_limits_are_those_of_the_spec(inside: Inside) -> None:
     assert quota.split()[0] == str(int(LIMITS.cpus * 100_000))
 
 
+@pytest.mark.proves("P10")
 async def test_no_socket_of_an_engine_and_no_device_is_inside(inside: Inside) -> None:
     found = "find / -xdev -name '*.sock' -not -path '/run/paddock-guest.sock' 2>/dev/null"
     assert await inside.sh(found, user="root") == ""
@@ -96,6 +103,7 @@ async def test_no_socket_of_an_engine_and_no_device_is_inside(inside: Inside) ->
     assert "docker" not in mounted.replace("/etc/", "")
 
 
+@pytest.mark.proves("P10")
 async def test_the_kernels_files_are_hidden_or_read_only(inside: Inside) -> None:
     assert "Read-only file system" in await inside.sh("echo 1 > /proc/sys/kernel/hostname", "root")
     assert await inside.sh("cat /proc/keys /proc/timer_list", user="root") == ""
@@ -103,6 +111,7 @@ async def test_the_kernels_files_are_hidden_or_read_only(inside: Inside) -> None
     assert "Read-only" in await inside.sh("mkdir /sys/fs/cgroup/memory/x", user="root")
 
 
+@pytest.mark.proves("P10")
 async def test_run_is_in_memory_and_the_rest_can_be_written(inside: Inside) -> None:
     assert await inside.sh("stat -f -c %T /run") == "tmpfs"
     assert await inside.sh("touch /usr/local/installed && ls /usr/local/installed", "root") == (
@@ -110,6 +119,7 @@ async def test_run_is_in_memory_and_the_rest_can_be_written(inside: Inside) -> N
     )
 
 
+@pytest.mark.proves("P10")
 async def test_the_engine_was_told_to_publish_and_keep_nothing(inside: Inside) -> None:
     async with Engine(EngineAddress.parse(inside.installation.host)) as engine:
         told = await engine.get(f"containers/{inside.seen.ref.id}/json", "look")

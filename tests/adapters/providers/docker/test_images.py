@@ -22,7 +22,7 @@ from paddock.guest_client import Guest
 from paddock.ports.provider import SandboxSpec
 from tests.adapters.providers.docker.conftest import TINY, Installation
 
-pytestmark = [pytest.mark.proves("P6"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 
 async def said(provider: DockerProvider, key: str, script: str, **spec: Any) -> str:
@@ -31,6 +31,7 @@ async def said(provider: DockerProvider, key: str, script: str, **spec: Any) -> 
         return (await guest.exec(["sh", "-c", script])).text.strip()
 
 
+@pytest.mark.proves("P6")
 async def test_a_template_is_imported_once_and_brings_its_defaults(
     installation: Installation, tiny_root: Path
 ) -> None:
@@ -57,6 +58,7 @@ async def test_a_template_is_imported_once_and_brings_its_defaults(
         await provider.aclose()
 
 
+@pytest.mark.proves("P6")
 async def test_a_tar_file_is_imported_as_it_is(
     installation: Installation, tiny_root: Path, tmp_path: Path
 ) -> None:
@@ -77,7 +79,7 @@ async def test_a_tar_file_is_imported_as_it_is(
         await provider.aclose()
 
 
-@pytest.mark.proves("P11")
+@pytest.mark.proves("P11", "P6")
 async def test_an_image_of_somebody_else_gets_the_user_it_lacks(
     installation: Installation, tiny_root: Path, tmp_path: Path
 ) -> None:
@@ -105,6 +107,7 @@ async def test_an_image_of_somebody_else_gets_the_user_it_lacks(
         await provider.aclose()
 
 
+@pytest.mark.proves("P6")
 async def test_templates_of_the_local_store_have_the_same_files(
     installation: Installation, tiny_root: Path, tmp_path: Path
 ) -> None:

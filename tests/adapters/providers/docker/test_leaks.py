@@ -1,55 +1,42 @@
-"""Many sandboxes made, used and destroyed leave no trace, on the engine or in this process."""
+"""Many sandboxes made, used and destroyed leave no trace, on the engine or in the process."""
 
 import asyncio
-import gc
-import os
-from pathlib import Path
+import json
+import sys
 
 import pytest
 
-from paddock.adapters.providers.docker.provider import DockerProvider
-from paddock.guest_client import Guest
 from tests.adapters.providers.docker.conftest import Installation
-from tests.adapters.providers.docker.faulty import SPECS
-
-AT_ONCE = 8
+from tests.adapters.providers.docker.leak_program import AT_ONCE
+from tests.harness.disk import REPOSITORY
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("base_image")
 @pytest.mark.proves("L5")
-@pytest.mark.parametrize(("guest", "many"), [("joined", 100), ("packed", 24)])
+@pytest.mark.parametrize(
+    ("guest", "many"),
+    [
+        ("joined", 60),
+        ("packed", 16),
+        pytest.param("joined", 100, marks=pytest.mark.soak),
+        pytest.param("packed", 24, marks=pytest.mark.soak),
+    ],
+)
 async def test_many_sandboxes_leave_nothing(
     installation: Installation, guest: str, many: int
 ) -> None:
-    async with installation.opened(guest=guest) as provider:
-        await _use(provider, guest, "warm-up")
-        gc.collect()
-        before = _held()
-        turns = asyncio.Semaphore(AT_ONCE)
-
-        async def one(number: int) -> None:
-            async with turns:
-                await _use(provider, guest, f"number-{number}")
-
-        await asyncio.gather(*(one(number) for number in range(many)))
-        gc.collect()
-        await asyncio.sleep(0.5)
-        after = _held()
-        assert after[0] <= before[0] + AT_ONCE, "descriptors of this process"
-        assert after[1] == before[1], "tasks of this process"
-        left = await installation.left()
-        assert set(left) == {"owners", "directories"}, "of this process"
-
-
-async def _use(provider: DockerProvider, guest: str, key: str) -> None:
-    seen = await provider.create(key, SPECS[guest])
-    async with Guest(await provider.guest(seen.ref)) as client:
-        assert (await client.exec(["echo", "on"])).text == "on\n"
-    await provider.destroy(seen.ref)
-
-
-def _held() -> tuple[int, int]:
-    """Open descriptors, of which connections to the engine may be kept, and running tasks."""
-    return len(os.listdir(Path("/proc/self/fd"))), len(asyncio.all_tasks())
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.adapters.providers.docker.leak_program"),
+        *(installation.host, str(installation.run_root), installation.name, guest, str(many)),
+        cwd=REPOSITORY,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await process.communicate()
+    assert process.returncode == 0, errors.decode()
+    found = json.loads(output)
+    assert found["after"]["descriptors"] <= found["before"]["descriptors"] + AT_ONCE
+    assert found["after"]["tasks"] == found["before"]["tasks"]
+    assert set(found["left"]) == {"owners", "directories"}, "of the process"

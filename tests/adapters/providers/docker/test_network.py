@@ -16,7 +16,7 @@ from paddock.ports.provider import Provider, Ref, SandboxSpec
 from paddock.testing.conformance import listener_here, neighbour
 from tests.adapters.providers.docker.conftest import TINY, Installation
 
-pytestmark = [pytest.mark.proves("P16"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +37,8 @@ async def address_of(provider: Provider, ref: Ref) -> str:
         return said.text.split()[-1]
 
 
+@pytest.mark.slow
+@pytest.mark.proves("P16")
 async def test_an_open_sandbox_reaches_others_but_not_the_host_or_its_neighbours(
     installation: Installation,
 ) -> None:
@@ -87,6 +89,7 @@ async def test_a_stopped_sandbox_comes_back_open_also_when_its_network_was_lost(
         assert await reaches(provider, seen.ref, *away)
 
 
+@pytest.mark.proves("P16")
 async def test_egress_can_be_changed_while_stopped_or_paused(installation: Installation) -> None:
     async with installation.opened() as provider, neighbour() as away:
         seen = await provider.create("one", SandboxSpec(template=TINY))
@@ -100,6 +103,7 @@ async def test_egress_can_be_changed_while_stopped_or_paused(installation: Insta
         assert not await reaches(provider, seen.ref, *away)
 
 
+@pytest.mark.proves("P16")
 async def test_rules_that_a_restarted_host_has_forgotten_come_back(
     installation: Installation,
 ) -> None:

@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 REPOSITORY = Path(__file__).parents[4]
 SESSION = """
 import json, time
@@ -18,6 +20,7 @@ time.sleep(100)
 """
 
 
+@pytest.mark.slow
 def test_an_engine_does_not_outlive_a_session_that_was_killed(need: Any) -> None:
     if os.geteuid() != 0 or shutil.which("dockerd") is None:
         need("docker", "an engine of our own needs root and dockerd")

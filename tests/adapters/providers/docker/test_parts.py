@@ -1,11 +1,13 @@
 """The parts that need no engine: addresses, names, labels, the order for a container."""
 
+import io
 import json
+import tarfile
 from pathlib import Path
 
 import pytest
 
-from paddock.adapters.providers.docker import checks, records
+from paddock.adapters.providers.docker import checks, packed, records
 from paddock.adapters.providers.docker import container as containers
 from paddock.adapters.providers.docker.address import EngineAddress
 from paddock.adapters.providers.docker.container import ContainerSpec, MainProcess
@@ -216,3 +218,11 @@ def test_why_memory_does_not_go_to_disk_is_said_with_what_the_engine_has(
     assert found in finding.found
     reason = finding.found.removeprefix("off: ").partition(";")[0]
     assert reason in checks.no_checkpoint(engine).message
+
+
+def test_an_archive_for_a_container_has_no_padding() -> None:
+    """Podman reads no further than the end of the archive, and what comes after it may fail."""
+    made = packed._archive({"token": (0o600, b"x" * tarfile.BLOCKSIZE)})
+    assert made[-1025:] == b"x" + bytes(2 * tarfile.BLOCKSIZE)
+    with tarfile.open(fileobj=io.BytesIO(made)) as archive:
+        assert archive.getnames()[-1] == "opt/paddock/token"

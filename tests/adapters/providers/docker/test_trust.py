@@ -30,7 +30,6 @@ async def restarted(provider: DockerProvider, ref: Ref) -> str:
     return await does(provider, ref, f"cat {CERTIFICATES}")
 
 
-@pytest.mark.proves("K5")
 async def test_hosts_images_and_our_own_authorities_are_trusted(installation: Installation):
     async with installation.opened() as provider:
         made = await provider.create("trusts", SandboxSpec(template=BASE))

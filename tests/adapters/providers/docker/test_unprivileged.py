@@ -23,7 +23,8 @@ NOBODY = 65_534
 def as_nobody(group: int, work: Any) -> dict[str, Any]:
     """What the coroutine function returns in a process that has given up root for good."""
     read, write = os.pipe()
-    if os.fork() == 0:
+    child = os.fork()
+    if child == 0:
         try:
             os.setgroups([group])
             os.setresgid(NOBODY, NOBODY, NOBODY)
@@ -36,7 +37,7 @@ def as_nobody(group: int, work: Any) -> dict[str, Any]:
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
         content = pipe.read()
-    os.wait()
+    os.waitpid(child, 0)
     return dict(json.loads(content))
 
 
@@ -73,6 +74,7 @@ def test_a_user_of_the_engines_group_needs_no_root(engine_host: str, need: Any) 
         os.system(f"rm -rf {directory}")
 
 
+@pytest.mark.usefixtures("as_root")
 def test_a_directory_of_somebody_else_is_not_used(tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir(mode=0o777)

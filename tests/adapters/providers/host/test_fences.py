@@ -12,7 +12,7 @@ from paddock.adapters.providers.host.processes import Process
 from paddock.domain.egress import EgressPolicy, NetworkMode
 from paddock.domain.errors import Unavailable
 
-pytestmark = [pytest.mark.timeout(20), pytest.mark.proves("P16")]
+pytestmark = pytest.mark.timeout(20)
 
 
 @dataclass
@@ -62,6 +62,7 @@ def enclosed(ref: str) -> Enclosed:
     return Enclosed(ref, Process.of(os.getpid()), EgressPolicy(NetworkMode.ALLOWLIST), {})
 
 
+@pytest.mark.proves("P16")
 async def test_who_runs_on_and_cannot_be_cut_off_is_an_error_and_cut_off_later(gateway, fences):
     gateway.is_silent = True
     with pytest.raises(Unavailable):

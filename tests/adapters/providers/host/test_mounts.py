@@ -9,7 +9,7 @@ import pytest
 from paddock.adapters.providers.host.launch_control import LaunchControl
 from paddock.domain.errors import Broken
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.proves("L12")]
+pytestmark = pytest.mark.timeout(60)
 
 IDS = (100_000, 65_536)
 
@@ -40,6 +40,7 @@ async def mounted(launch: LaunchControl) -> int:
     return table.count(f" {launch.run_dir}/mounts/lower-")
 
 
+@pytest.mark.usefixtures("as_root")
 async def test_a_layer_is_never_shown_in_the_place_of_another(
     launch: LaunchControl, tmp_path: Path
 ) -> None:
@@ -55,6 +56,7 @@ async def test_a_layer_is_never_shown_in_the_place_of_another(
     assert await mounted(launch) == 0
 
 
+@pytest.mark.usefixtures("as_root")
 async def test_a_layer_that_was_made_anew_is_shown_anew(
     launch: LaunchControl, tmp_path: Path
 ) -> None:

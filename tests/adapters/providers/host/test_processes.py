@@ -18,7 +18,7 @@ from paddock.adapters.providers.local.network import OpenNetwork
 from paddock.domain.errors import Broken, Unavailable
 from tests.adapters.providers.host.recycling import heir_of, sleeper
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.proves("P5")]
+pytestmark = pytest.mark.timeout(60)
 
 ELSEWHERE = ("unshare", "--net", "--pid", "--fork", "--mount", "--kill-child")
 
@@ -31,6 +31,7 @@ def ended() -> Process:
     return process
 
 
+@pytest.mark.usefixtures("as_root")
 def test_the_number_of_a_process_that_ended_opens_nothing(ended: Process) -> None:
     assert not ended.alive()
     with pytest.raises(ProcessLookupError), ended.opened():
@@ -44,6 +45,7 @@ def test_the_number_of_a_process_that_ended_opens_nothing(ended: Process) -> Non
             pass
 
 
+@pytest.mark.usefixtures("as_root")
 async def test_no_network_is_entered_in_the_place_of_one_that_is_gone(ended: Process) -> None:
     with heir_of(ended) as heir:
         stale = replace(ended, started=heir.started - 1)
@@ -62,6 +64,7 @@ async def test_the_hosts_own_network_is_never_entered() -> None:
         await netns.connect(Process.of(1), "127.0.0.1", 1)
 
 
+@pytest.mark.usefixtures("as_root")
 async def test_a_listener_is_placed_into_the_network_of_a_living_process() -> None:
     with sleeper("unshare", "--net") as process:
         until = time.monotonic() + 10
@@ -76,6 +79,7 @@ async def test_a_listener_is_placed_into_the_network_of_a_living_process() -> No
 
 
 @pytest.mark.parametrize("moment", ["before it is there", "when it is there"])
+@pytest.mark.usefixtures("as_root")
 async def test_sockets_that_nobody_waits_for_any_more_are_closed(moment: str) -> None:
     made: list[socket.socket] = []
     may_go_on = threading.Event()
@@ -114,6 +118,7 @@ async def launch(tmp_path: Path) -> AsyncIterator[LaunchControl]:
         await control.aclose()
 
 
+@pytest.mark.usefixtures("as_root")
 async def test_no_guest_joins_whoever_has_the_number_now(
     launch: LaunchControl, tmp_path: Path
 ) -> None:
@@ -129,6 +134,7 @@ async def test_no_guest_joins_whoever_has_the_number_now(
             await launch.join(listener, host, nowhere, **order)
 
 
+@pytest.mark.usefixtures("as_root")
 async def test_no_cable_is_laid_to_whoever_has_the_number_now(tmp_path: Path) -> None:
     network = OpenNetwork("0badcafe", tmp_path)
     with sleeper("unshare", "--net") as another:

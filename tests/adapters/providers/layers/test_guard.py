@@ -109,7 +109,7 @@ async def test_memory_is_passed_on_where_it_can_be_kept(clock):
     assert (await layered.snapshot(REF, "k")).memory is False
 
 
-@pytest.mark.proves("P4", "N1")
+@pytest.mark.proves("P4")
 async def test_rules_need_their_own_flag_and_have_to_say_where(clock):
     provider = ScriptedProvider(ABLE)
     guarded = Layered(provider, Guard(provider, clock))

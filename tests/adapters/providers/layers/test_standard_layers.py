@@ -29,14 +29,12 @@ async def test_every_method_works_through_all_layers(layered, provider, told, op
     assert told == [(operation, "ok")]
 
 
-@pytest.mark.proves("P14")
 async def test_every_attempt_is_measured_so_that_a_flaky_provider_shows(layered, provider, told):
     provider.script = [Unavailable("once")]
     assert await use(layered, "observe") == SEEN
     assert told == [("observe", "provider_unavailable"), ("observe", "ok")]
 
 
-@pytest.mark.proves("P4")
 async def test_a_refusal_is_no_fault_of_the_provider_and_is_not_repeated(unable, clock, told):
     layered = standard_layers(unable, clock=clock, observer=lambda *call: told.append(call))
     with pytest.raises(Unsupported):

@@ -121,13 +121,20 @@ async def look(network: OpenNetwork, sandbox: Process, later: str) -> dict[str, 
     await network.attach(sandbox, 0)
     once = rules()
     await network.attach(sandbox, 0)
+    outside, forbidden, container, published, *metadata = await asyncio.gather(
+        reaches(sandbox, OUTSIDE, PORT),
+        reaches(sandbox, OUTSIDE, FORBIDDEN),
+        reaches(sandbox, CONTAINER, PORT),
+        reaches(sandbox, GATEWAY, PUBLISHED),
+        *(reaches(sandbox, each, PORT) for each in METADATA),
+    )
     seen = {
         "finding": asdict(finding),
-        "outside": await reaches(sandbox, OUTSIDE, PORT),
-        "forbidden": await reaches(sandbox, OUTSIDE, FORBIDDEN),
-        "container": await reaches(sandbox, CONTAINER, PORT),
-        "metadata": [each for each in METADATA if await reaches(sandbox, each, PORT)],
-        "published": await reaches(sandbox, GATEWAY, PUBLISHED),
+        "outside": outside,
+        "forbidden": forbidden,
+        "container": container,
+        "metadata": [each for each, reached in zip(METADATA, metadata, strict=True) if reached],
+        "published": published,
         "idempotent": rules() == once,
     }
     if finding.fix:
@@ -147,12 +154,22 @@ async def look(network: OpenNetwork, sandbox: Process, later: str) -> dict[str, 
 async def _change(network: OpenNetwork, sandbox: Process, later: str) -> dict[str, Any]:
     idle = await network.heal()
     sh(later)
+    gateway = str(network.gateway)
+
+    async def both() -> list[bool]:
+        return await asyncio.gather(
+            reaches(sandbox, gateway, PORT), reaches(sandbox, OUTSIDE, PORT)
+        )
+
+    host_later, outside_later = await both()
+    healed = [idle, await network.heal(), await network.heal()]
+    host_healed, outside_healed = await both()
     return {
-        "host later": await reaches(sandbox, str(network.gateway), PORT),
-        "outside later": await reaches(sandbox, OUTSIDE, PORT),
-        "healed": [idle, await network.heal(), await network.heal()],
-        "outside healed": await reaches(sandbox, OUTSIDE, PORT),
-        "host healed": await reaches(sandbox, str(network.gateway), PORT),
+        "host later": host_later,
+        "outside later": outside_later,
+        "healed": healed,
+        "outside healed": outside_healed,
+        "host healed": host_healed,
     }
 
 

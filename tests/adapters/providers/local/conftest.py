@@ -1,7 +1,5 @@
 """Installations of the local provider for tests, each with a pool of its own."""
 
-import shutil
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,10 +12,10 @@ from paddock.adapters.providers.local import runtime
 from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.layout import Layout
 from paddock.adapters.providers.local.provider import LocalProvider
-from paddock.adapters.providers.local.storage import unmount_pool
 from paddock.domain.template import SourceKind, Template, TemplateSource
 from tests.adapters.providers.local import tiny, traces
 from tests.conftest import Need
+from tests.harness import disk
 
 
 @dataclass
@@ -25,7 +23,8 @@ class Installation:
     """A data directory with the template `tiny`."""
 
     data_dir: Path
-    pool_size_mib: int = 20480
+    pool_size_mib: int | None = None
+    """Of a pool image, where the directory is not on btrfs."""
 
     @property
     def layout(self) -> Layout:
@@ -73,8 +72,7 @@ def tiny_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 async def installation(tiny_root: Path) -> AsyncIterator[Installation]:
-    # Not below pytest's own directory, which it tidies up while a pool may still be mounted there.
-    home = Path(tempfile.mkdtemp(prefix="paddock-test-", dir="/var/tmp"))
+    home = disk.new_directory()
     made = Installation(home / "data")
     try:
         async with made.opened() as provider:
@@ -85,8 +83,7 @@ async def installation(tiny_root: Path) -> AsyncIterator[Installation]:
         async with made.opened() as provider:
             await made.empty(provider)
     finally:
-        unmount_pool(made.data_dir)
-        shutil.rmtree(home)
+        disk.remove(home)
 
 
 @pytest.fixture
@@ -98,3 +95,15 @@ def runsc(need: Need) -> str:
     if why := runtime.outdated(found):
         need("runsc", why)
     return found.name
+
+
+@pytest.fixture
+def recalling_runsc(runsc: str, need: Need) -> str:
+    """For what only a gVisor has that brings memory back in another sandbox."""
+    if not recalls(runtime.installed()[runsc]):
+        need("runsc", "a build whose `restore` does not compare the arguments of the sandboxes")
+    return runsc
+
+
+def recalls(found: runtime.Runtime) -> bool:
+    return "-restore-spec-validation" not in runtime._runsc_flags(found.program)

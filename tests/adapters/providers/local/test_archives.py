@@ -23,7 +23,7 @@ from tests.adapters.providers.local.conftest import Installation
 from tests.adapters.providers.local.storage.disks import disk, unmounted_afterwards
 from tests.adapters.providers.local.traces import look
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.proves("L4")]
+pytestmark = pytest.mark.timeout(180)
 SMALL = Resources(disk_mib=64)
 DRIVERS = {"btrfs": "", "reflink": "xfs", "copy": "ext4"}
 ACL = struct.pack("<I", 2) + b"".join(
@@ -164,21 +164,22 @@ async def test_the_disk_limit_is_what_it_was_also_for_a_fork(installation: Insta
         await installation.empty(provider)
 
 
+@pytest.mark.slow
 async def test_an_archive_that_finds_no_room_leaves_the_sandbox_stopped(
     place: Path, tiny_root: Path
 ) -> None:
-    with disk("ext4", 600, place) as small:
+    with disk("ext4", 240, place) as small:
         installation = Installation(small / "data")
         async with installation.opened(storage="copy") as provider:
             tiny = Template("tiny", TemplateSource(SourceKind.DIRECTORY, str(tiny_root)))
             provider.templates.add(tiny)
-            ref = await make(provider, resources=Resources(disk_mib=400))
+            ref = await make(provider, resources=Resources(disk_mib=130))
             big = (
-                "dd if=/dev/urandom of=/home/user/big bs=1M count=250 2>/dev/null; md5sum ~user/big"
+                "dd if=/dev/urandom of=/home/user/big bs=1M count=85 2>/dev/null; md5sum ~user/big"
             )
             digest = await sh(provider, ref, big)
             stopped = await provider.stop(ref)
-            (small / "data/other").write_bytes(os.urandom(150 << 20))
+            (small / "data/other").write_bytes(bytes(60 << 20))
             with pytest.raises(LimitExceeded, match="no room") as refused:
                 await provider.archive(ref)
             assert "delete" in refused.value.remediation
@@ -187,7 +188,7 @@ async def test_an_archive_that_finds_no_room_leaves_the_sandbox_stopped(
 
             (small / "data/other").unlink()
             await provider.archive(ref)
-            (small / "data/other").write_bytes(os.urandom(200 << 20))
+            (small / "data/other").write_bytes(bytes(75 << 20))
             with pytest.raises(LimitExceeded, match=r"has \d+ MiB to spare"):
                 await provider.start(ref)
             assert (await provider.observe(ref)).state is SandboxState.ARCHIVED

@@ -27,7 +27,7 @@ from paddock.guest_client import Guest
 from paddock.ports.provider import Ref, SandboxSpec
 from tests.adapters.providers.local.conftest import Installation
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.proves("L7")]
+pytestmark = pytest.mark.timeout(120)
 
 
 async def test_an_unknown_template_is_named_with_those_that_exist(
@@ -42,6 +42,7 @@ async def test_an_unknown_template_is_named_with_those_that_exist(
     installation.assert_no_traces()
 
 
+@pytest.mark.proves("L7")
 @pytest.mark.parametrize(
     ("name", "value"), [("cpus", 0), ("memory_mib", 0), ("disk_mib", 0), ("pids", 0), ("pids", -1)]
 )
@@ -52,6 +53,7 @@ def test_a_limit_of_zero_is_refused_before_anything_is_made(name: str, value: in
     assert "at least" in caught.value.message
 
 
+@pytest.mark.proves("L7", "P13")
 @pytest.mark.parametrize(
     ("name", "value"), [("cpus", 10_000.0), ("memory_mib", 1 << 30), ("disk_mib", 1 << 40)]
 )
@@ -68,6 +70,7 @@ async def test_a_limit_beyond_the_host_is_refused_with_what_there_is(
     installation.assert_no_traces()
 
 
+@pytest.mark.proves("P11")
 async def test_a_template_whose_set_up_fails_leaves_nothing_and_can_be_tried_again(
     installation: Installation, tiny_root: Path
 ) -> None:
@@ -89,6 +92,7 @@ async def test_a_template_whose_set_up_fails_leaves_nothing_and_can_be_tried_aga
     installation.assert_no_traces()
 
 
+@pytest.mark.usefixtures("as_root")
 def test_a_missing_runtime_says_how_to_get_it(tmp_path: Path) -> None:
     """On a host without any: in a mount namespace where the programs are covered up."""
     covered = " ".join(found.program for found in runtime.installed().values())
@@ -240,13 +244,13 @@ async def test_asking_for_sandboxes_that_never_were_leaves_nothing(
 
 
 @pytest.fixture
-def small_disk() -> Iterator[Path]:
+def small_disk(as_root: None) -> Iterator[Path]:
     """A file system of its own with hardly any room."""
     home = Path(tempfile.mkdtemp(prefix="paddock-full-", dir="/var/tmp"))
     image, point = home / "disk.img", home / "disk"
     point.mkdir()
     image.touch()
-    os.truncate(image, 400 << 20)
+    os.truncate(image, 256 << 20)
     subprocess.run(["mkfs.btrfs", "-q", "-m", "single", str(image)], check=True)
     subprocess.run(["mount", "-o", "loop", str(image), str(point)], check=True)
     try:
@@ -256,6 +260,7 @@ def small_disk() -> Iterator[Path]:
         shutil.rmtree(home)
 
 
+@pytest.mark.proves("L7")
 async def test_a_full_disk_is_said_and_leaves_nothing_half_made(
     small_disk: Path, tiny_root: Path
 ) -> None:
@@ -268,8 +273,9 @@ async def test_a_full_disk_is_said_and_leaves_nothing_half_made(
         first = await provider.create("first", SandboxSpec(template="tiny", resources=limits))
         filler = small_disk / "filler"
         with pytest.raises(OSError, match="No space left"), filler.open("wb") as file:
+            block = os.urandom(1 << 20)
             while True:
-                file.write(os.urandom(1 << 20))
+                file.write(block)
                 file.flush()
                 os.fsync(file.fileno())
         failures = []
@@ -294,7 +300,8 @@ async def test_without_root_the_error_says_what_to_do_instead() -> None:
         "from paddock.adapters.providers.local.config import LocalConfig\n"
         "from paddock.adapters.providers.local.provider import LocalProvider\n"
         "from paddock.domain.errors import Unavailable\n"
-        "import os; os.setresuid(65534, 65534, 65534)\n"
+        "import os\n"
+        "if os.geteuid() == 0: os.setresuid(65534, 65534, 65534)\n"
         "try: asyncio.run(LocalProvider.open(LocalConfig()))\n"
         "except Unavailable as error: print(error)\n"
     )

@@ -71,11 +71,12 @@ def test_with_a_joined_guest_it_is_off_and_nothing_to_install_is_advised(name):
     assert not LocalProvider.CAPABILITIES.checkpoint
 
 
+@pytest.mark.slow
 @pytest.mark.proves("P4")
-async def test_where_the_trial_succeeds_it_is_on_and_remembered(runsc, installation):
+async def test_where_the_trial_succeeds_it_is_on_and_remembered(recalling_runsc, installation):
     note = installation.data_dir / "checkpoint.json"
     assert not note.exists()
-    async with installation.opened(runtime=runsc) as provider:
+    async with installation.opened(runtime=recalling_runsc) as provider:
         assert provider.capabilities.checkpoint
         found = {each.name: each for each in (await provider.check()).findings}
         assert found["checkpoint to disk"].status is Status.OK
@@ -84,11 +85,12 @@ async def test_where_the_trial_succeeds_it_is_on_and_remembered(runsc, installat
     assert runtime.installed()["runsc"].version in note.read_text()
     # What it says was found with another kernel says nothing of this one.
     note.write_text(note.read_text().replace('"kernel": "', '"kernel": "0.'))
-    async with installation.opened(runtime=runsc) as provider:
+    async with installation.opened(runtime=recalling_runsc) as provider:
         assert provider.capabilities.checkpoint
     assert '"kernel": "0.' not in note.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.proves("P4")
 @pytest.mark.parametrize("failing", ["checkpoint", "restore"])
 async def test_where_the_trial_fails_it_is_off_and_says_why(runsc, installation, tmp_path, failing):
@@ -108,7 +110,10 @@ exec {real.program} "$@"'''
     assert str(trial) not in running.stdout
 
 
-async def test_what_a_killed_trial_has_left_goes_with_the_next(runsc, installation, tmp_path):
+@pytest.mark.slow
+async def test_what_a_killed_trial_has_left_goes_with_the_next(
+    recalling_runsc, installation, tmp_path
+):
     engine, place = runtime.installed()["runsc"], tmp_path / "trial"
     async with installation.opened() as provider:
         launch, init = provider._parts.launch, provider._life.machines.init

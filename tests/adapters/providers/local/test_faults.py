@@ -14,10 +14,11 @@ from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.domain.sandbox import SandboxState
 from paddock.guest_client import Guest
 from paddock.ports.provider import Observation, SandboxSpec
+from tests.adapters.providers.fault_steps import choose, moment, some_steps
 from tests.adapters.providers.local.conftest import Installation
 from tests.adapters.providers.local.traces import look
 
-pytestmark = [pytest.mark.proves("L7", "L11"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.timeout(300)]
 
 REPOSITORY = Path(__file__).parents[4]
 OPERATIONS = (
@@ -31,8 +32,17 @@ OPERATIONS = (
 )
 
 
-async def die_during(data_dir: Path, operation: str, step: int) -> tuple[bool, str]:
-    """Whether the process was killed, and after which step."""
+async def steps_of(data_dir: Path, operation: str) -> list[str]:
+    """Perform the whole operation; the names of its steps."""
+    return await _perform(data_dir, operation, 1000, 0)
+
+
+async def die_during(data_dir: Path, operation: str, step: int) -> str:
+    """Kill the process after a step; the step's name."""
+    return (await _perform(data_dir, operation, step, -signal.SIGKILL))[-1]
+
+
+async def _perform(data_dir: Path, operation: str, step: int, code: int) -> list[str]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.adapters.providers.local.faulty"),
         *(str(data_dir), operation, str(step)),
@@ -42,9 +52,8 @@ async def die_during(data_dir: Path, operation: str, step: int) -> tuple[bool, s
         stderr=asyncio.subprocess.PIPE,
     )
     output, errors = await process.communicate()
-    assert process.returncode in (0, -signal.SIGKILL), errors.decode()
-    steps = output.decode().split()
-    return process.returncode != 0, steps[-1] if steps else "nothing"
+    assert process.returncode == code, errors.decode()
+    return output.decode().split()
 
 
 async def make_source(provider: LocalProvider) -> Observation:
@@ -59,54 +68,56 @@ async def make_source(provider: LocalProvider) -> Observation:
     return source
 
 
+@pytest.mark.proves("L7")
+@some_steps(test=1, slow=4)
 @pytest.mark.parametrize("operation", OPERATIONS)
 async def test_dying_after_any_step_leaves_nothing_half_made(
-    installation: Installation, operation: str
+    installation: Installation, operation: str, most: int
 ) -> None:
+    async def recover(when: str) -> None:
+        async with installation.opened() as provider:
+            await assert_whole(provider, operation, when)
+            await remove_results(provider, operation)
+            source = await make_source(provider)
+            if operation == "delete-snapshot":
+                await provider.snapshot(source.ref, "kept")
+
     async with installation.opened() as provider:
         source = await make_source(provider)
         if operation == "delete-snapshot":
             await provider.snapshot(source.ref, "kept")
     clean = look(installation.data_dir)
-
-    for step in range(100):
-        killed, name = await die_during(installation.data_dir, operation, step)
-        async with installation.opened() as provider:
-            await assert_whole(provider, operation, f"killed after {name}")
-            await remove_results(provider, operation)
-            source = await make_source(provider)
-            if operation == "delete-snapshot":
-                await provider.snapshot(source.ref, "kept")
+    steps = await steps_of(installation.data_dir, operation)
+    assert len(steps) >= 2, "the operation has steps to be killed at"
+    await recover(f"{operation} was done")
+    for step in choose(steps, most):
+        when = moment(operation, await die_during(installation.data_dir, operation, step))
+        await recover(when)
         if operation not in ("destroy", "stop", "delete-snapshot"):
-            assert look(installation.data_dir) == replace(
-                clean, processes=look(installation.data_dir).processes
-            ), f"killed after {name}"
-        if not killed:
-            break
-    else:
-        pytest.fail("the operation never ended")
-    assert step >= 2, "the operation has steps to be killed at"
+            left = look(installation.data_dir)
+            assert left == replace(clean, processes=left.processes), when
     async with installation.opened() as provider:
         await installation.empty(provider)
     installation.assert_no_traces()
 
 
+@some_steps(test=1, slow=4)
 @pytest.mark.parametrize("operation", ["archive", "unarchive"])
 async def test_dying_while_a_disk_is_packed_or_unpacked_leaves_one_whole_copy(
-    installation: Installation, operation: str
+    installation: Installation, operation: str, most: int
 ) -> None:
     async with installation.opened() as provider:
         source = (await make_source(provider)).ref
-    names = set()
-    for step in range(100):
+
+    async def make_ready() -> None:
         async with installation.opened() as provider:
             await provider.stop(source)
             if operation == "unarchive":
                 await provider.archive(source)
-        killed, name = await die_during(installation.data_dir, operation, step)
-        names.add(name)
+
+    async def recover(when: str, *, killed: bool) -> None:
         async with installation.opened() as provider:
-            when, seen = f"killed after {name}", await provider.observe(source)
+            seen = await provider.observe(source)
             left = look(installation.data_dir)
             is_archived = seen.state is SandboxState.ARCHIVED
             assert left.archives == ({f"{source.id}.tar.zst"} if is_archived else set()), when
@@ -118,11 +129,15 @@ async def test_dying_while_a_disk_is_packed_or_unpacked_leaves_one_whole_copy(
             async with Guest(await provider.guest(started.ref)) as guest:
                 result = await guest.exec(["cat", "/home/user/work.txt"], timeout=10)
                 assert result.stdout == b"precious", when
-        if not killed:
-            break
-    else:
-        pytest.fail("the operation never ended")
-    assert {f"{operation}.noted", f"{operation}.volume"} <= names
+
+    await make_ready()
+    steps = await steps_of(installation.data_dir, operation)
+    assert {f"{operation}.noted", f"{operation}.volume"} <= set(steps)
+    await recover(f"{operation} was done", killed=False)
+    for step in choose(steps, most):
+        await make_ready()
+        name = await die_during(installation.data_dir, operation, step)
+        await recover(moment(operation, name), killed=True)
     async with installation.opened() as provider:
         await installation.empty(provider)
     installation.assert_no_traces()
@@ -153,12 +168,19 @@ async def remove_results(provider: LocalProvider, operation: str) -> None:
             await provider.delete_snapshot(snapshot.ref)
 
 
-async def test_dying_at_random_moments_leaves_nothing(installation: Installation) -> None:
+@pytest.mark.proves("L7")
+@pytest.mark.parametrize(
+    "kills",
+    [pytest.param(12, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.soak)],
+)
+async def test_dying_at_random_moments_leaves_nothing(
+    installation: Installation, kills: int
+) -> None:
     async with installation.opened() as provider:
         await make_source(provider)
     clean = look(installation.data_dir)
     moments = random.Random(7)
-    for number in range(12):
+    for number in range(kills):
         operation = ("create", "fork", "snapshot")[number % 3]
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.adapters.providers.local.faulty"),
@@ -180,6 +202,7 @@ async def test_dying_at_random_moments_leaves_nothing(installation: Installation
     installation.assert_no_traces()
 
 
+@pytest.mark.proves("L7")
 async def test_a_cancelled_create_leaves_nothing(installation: Installation) -> None:
     """Cancelled at many moments: nothing comes to be after the clean-up was done."""
     async with installation.opened() as provider:
@@ -197,6 +220,7 @@ async def test_a_cancelled_create_leaves_nothing(installation: Installation) -> 
         installation.assert_no_traces()
 
 
+@pytest.mark.proves("N1")
 async def test_a_cancelled_snapshot_leaves_the_sandbox_running(installation: Installation) -> None:
     async with installation.opened() as provider:
         source = await make_source(provider)
@@ -215,8 +239,7 @@ async def test_a_key_of_a_snapshot_that_died_can_be_used_by_others_at_once(
 ) -> None:
     async with installation.opened() as provider:
         source = await make_source(provider)
-        killed, name = await die_during(installation.data_dir, "snapshot", 1)
-        assert killed, name
+        await die_during(installation.data_dir, "snapshot", 1)
         taken = await provider.snapshot(source.ref, "victim")
         assert taken.source == source.ref.id
         async with Guest(await provider.guest(source.ref)) as guest:

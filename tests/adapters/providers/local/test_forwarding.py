@@ -11,7 +11,7 @@ from tests.adapters.providers.local.another_host import (
     ask,
 )
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.proves("P16")]
+pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("as_root")]
 
 # What Docker 20 to 27 set up; later ones have no RETURN in their chain.
 DOCKER = """
@@ -41,6 +41,7 @@ def test_without_a_firewall_it_leads_out() -> None:
     assert not seen["left"]
 
 
+@pytest.mark.proves("P16")
 def test_another_open_network_is_out_of_reach() -> None:
     theirs = open_network.rules("another", "docker0", "172.30.0.0/24", 0)
     seen = ask(f"nft -f - <<'END'\n{theirs}\nEND")
@@ -85,6 +86,7 @@ def test_a_firewall_that_drops_is_found_and_the_advice_helps(firewall: str) -> N
     assert not seen["fixed"]["fix"]
 
 
+@pytest.mark.proves("P16")
 @pytest.mark.parametrize("firewall", ["", DOCKER], ids=["open", "Docker"])
 def test_what_docker_publishes_on_the_host_is_refused_like_every_service_of_it(
     firewall: str,
@@ -103,6 +105,7 @@ def test_a_docker_that_is_started_later_cuts_the_network_only_until_it_is_healed
     assert not seen["host healed"]
 
 
+@pytest.mark.proves("P16")
 @pytest.mark.parametrize(
     "later",
     ["nft flush ruleset", "nft flush table inet paddock_0badcafe"],

@@ -18,7 +18,7 @@ from paddock.guest_client import Guest
 from paddock.ports.provider import Ref, SandboxSpec
 from tests.adapters.providers.local.conftest import Installation
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.proves("P5")]
+pytestmark = pytest.mark.timeout(120)
 
 
 def pids(provider: LocalProvider, ref: Ref) -> tuple[int, int]:
@@ -33,6 +33,7 @@ def status(pid: int) -> dict[str, str]:
     return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
 
 
+@pytest.mark.proves("P10")
 async def test_the_guest_is_confined_like_the_sandboxs_first_process(
     installation: Installation,
 ) -> None:
@@ -67,6 +68,7 @@ async def test_the_guest_is_confined_like_the_sandboxs_first_process(
             assert seen.ref.id in joined, names
 
 
+@pytest.mark.proves("P10")
 async def test_the_guest_holds_no_descriptor_of_the_hosts(installation: Installation) -> None:
     async with installation.opened() as provider:
         seen = await provider.create("k", SandboxSpec(template="tiny"))
@@ -91,6 +93,7 @@ async def test_the_guest_holds_no_descriptor_of_the_hosts(installation: Installa
                 assert not os.path.isdir(f"/proc/{guest}/fd/{name}")
 
 
+@pytest.mark.proves("P10")
 async def test_the_guest_shows_nothing_of_the_host_in_its_name(installation: Installation) -> None:
     async with installation.opened() as provider:
         seen = await provider.create("k", SandboxSpec(template="tiny"))
@@ -125,6 +128,7 @@ async def test_the_guest_survives_the_launcher_and_the_control_plane(
     installation.assert_no_traces()
 
 
+@pytest.mark.proves("P10")
 async def test_sudo_works_in_a_user_namespace_and_not_when_hardened(
     installation: Installation,
 ) -> None:
@@ -158,6 +162,7 @@ async def test_hardening_goes_with_the_disk(installation: Installation) -> None:
         await provider.delete_snapshot(taken.ref)
 
 
+@pytest.mark.proves("P10")
 async def test_without_a_user_namespace_nobody_can_ask_for_less(
     installation: Installation,
 ) -> None:

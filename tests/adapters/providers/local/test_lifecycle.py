@@ -78,7 +78,7 @@ async def test_concurrent_creates_with_one_key_make_one_sandbox(
     installation.assert_no_traces()
 
 
-@pytest.mark.proves("L11", "L15")
+@pytest.mark.proves("L11")
 async def test_a_reboot_of_the_host_turns_running_into_stopped_and_loses_nothing(
     installation: Installation,
 ) -> None:
@@ -186,6 +186,7 @@ async def test_the_hosts_certificates_are_inside_and_not_in_snapshots(
         assert not (upper / host_layer.CERTIFICATES.lstrip("/")).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.proves("P16")
 async def test_an_open_sandbox_reaches_no_host_no_neighbour_and_no_metadata(
     installation: Installation,

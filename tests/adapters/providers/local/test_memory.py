@@ -37,7 +37,7 @@ from tests.adapters.providers.local.traces import look
 from tests.conftest import Need
 from tests.engines import REPOSITORY, base_root, open_local
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.proves("P4")]
+pytestmark = [pytest.mark.timeout(180)]
 
 COUNT = """
 import time
@@ -99,9 +99,9 @@ async def recall(taken: Snapshot, made: Counting, **changes: object) -> Counting
 
 
 @pytest.fixture
-async def counting(runsc: str) -> AsyncIterator[Counting]:
+async def counting(recalling_runsc: str) -> AsyncIterator[Counting]:
     """With everything that was made of it gone at the end."""
-    async with open_local(runtime=runsc) as provider:
+    async with open_local(runtime=recalling_runsc) as provider:
         mark = os.urandom(8).hex()
         made = await begin(provider, SandboxSpec(template="base", labels={"mark": mark}))
         before = {snapshot.ref async for snapshot in provider.snapshots()}
@@ -140,6 +140,7 @@ async def test_each_copy_has_a_guest_with_a_token_of_its_own(counting: Counting)
                     await guest.usage()
 
 
+@pytest.mark.slow
 async def test_a_copy_keeps_the_runs_and_lives_as_any_other(counting: Counting) -> None:
     taken = await counting.remember()
     copy = await recall(taken, counting, labels=marked(counting))
@@ -159,6 +160,7 @@ async def test_a_copy_keeps_the_runs_and_lives_as_any_other(counting: Counting) 
     assert await third.sh("test -s numbers && echo there") == "there"
 
 
+@pytest.mark.slow
 async def test_what_its_callers_wait_for_goes_on_without_them(counting: Counting) -> None:
     async with Guest(await counting.address()) as guest:
         command = ["sh", "-c", "echo begun > begun; sleep 3; echo done > done"]
@@ -178,6 +180,7 @@ async def test_what_its_callers_wait_for_goes_on_without_them(counting: Counting
             pytest.fail(f"what ran in {box.ref.id} was ended")
 
 
+@pytest.mark.slow
 async def test_a_way_to_a_port_is_there_again_afterwards(counting: Counting) -> None:
     async with Guest(await counting.address()) as guest:
         serve = ["python3", "-m", "http.server", "8000", "--bind", "127.0.0.1"]
@@ -202,6 +205,7 @@ LISTEN = "import socket, time; s = socket.socket(socket.AF_UNIX); s.bind('/tmp/a
 REMOVED = "import os, time; f = open('/tmp/gone', 'w'); os.unlink('/tmp/gone')"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "why"),
     [
@@ -224,6 +228,7 @@ async def test_what_cannot_be_written_down_is_refused_and_the_sandbox_goes_on(
     assert [path.name for path in _images(counting)].count(taken.ref.id) == 1
 
 
+@pytest.mark.slow
 async def test_one_whom_somebody_else_has_entered_is_refused(counting: Counting) -> None:
     state = counting.provider._life.layout.runtime_state
     argv = runtime.choose("runsc").exec_argv(state, counting.ref.id)
@@ -253,6 +258,7 @@ def _images(made: Counting) -> list[Path]:
     return list((made.provider._life.storage.pool / "memories").iterdir())
 
 
+@pytest.mark.slow
 async def test_processes_keep_the_limits_they_began_with(counting: Counting) -> None:
     taken = await counting.remember()
     for changes in ({"memory_mib": 2048}, {"pids": 100}):
@@ -266,8 +272,9 @@ async def test_processes_keep_the_limits_they_began_with(counting: Counting) -> 
     await wider.assert_goes_on()
 
 
-async def test_a_guest_comes_back_to_a_full_disk(runsc: str, need: Need) -> None:
-    async with open_local(runtime=runsc) as provider:
+@pytest.mark.slow
+async def test_a_guest_comes_back_to_a_full_disk(recalling_runsc: str, need: Need) -> None:
+    async with open_local(runtime=recalling_runsc) as provider:
         if not provider.capabilities.disk_limit:
             need("disk limits", "on this storage no disk is ever full")
         spec = SandboxSpec(template="base", resources=Resources(disk_mib=64))
@@ -286,6 +293,7 @@ async def test_a_guest_comes_back_to_a_full_disk(runsc: str, need: Need) -> None
             await provider.destroy(made.ref)
 
 
+@pytest.mark.slow
 async def test_memory_of_another_version_is_not_read(counting: Counting) -> None:
     taken = await counting.remember()
     records = counting.provider._life.records
@@ -297,8 +305,10 @@ async def test_memory_of_another_version_is_not_read(counting: Counting) -> None
         await recall(taken, counting)
 
 
-async def test_of_a_sandbox_with_another_runtime_it_is_refused(runsc: str) -> None:
-    async with open_local(runtime=runsc) as provider:
+@pytest.mark.proves("P4")
+@pytest.mark.slow
+async def test_of_a_sandbox_with_another_runtime_it_is_refused(recalling_runsc: str) -> None:
+    async with open_local(runtime=recalling_runsc) as provider:
         spec = SandboxSpec(template="base", runtime="crun")
         seen = await provider.create(f"crun-{os.urandom(8).hex()}", spec)
         try:
@@ -308,6 +318,7 @@ async def test_of_a_sandbox_with_another_runtime_it_is_refused(runsc: str) -> No
             await provider.destroy(seen.ref)
 
 
+@pytest.mark.slow
 async def test_a_guest_that_does_not_know_how_to_leave_stays(
     counting: Counting, tmp_path: Path
 ) -> None:
@@ -373,7 +384,7 @@ async def test_a_link_is_no_socket_whatever_its_number(tmp_path: Path) -> None:
     assert door._identity(found) != door._identity(listening)
 
 
-@pytest.mark.proves("P10", "S6")
+@pytest.mark.usefixtures("as_root")
 async def test_what_resists_where_the_guest_leaves_is_explained(volume: Path) -> None:
     left = volume / "guest" / inside.LEFT
     left.mkdir()
@@ -389,13 +400,12 @@ async def test_what_resists_where_the_guest_leaves_is_explained(volume: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.proves("L7", "L11")
 @pytest.mark.parametrize("operation", ["remember", "recall"])
 async def test_dying_after_any_step_leaves_nothing_half_made(
-    runsc: str, installation: Installation, operation: str
+    recalling_runsc: str, installation: Installation, operation: str
 ) -> None:
     base = await base_root()
-    async with installation.opened(runtime=runsc) as provider:
+    async with installation.opened(runtime=recalling_runsc) as provider:
         source = TemplateSource(SourceKind.DIRECTORY, str(base))
         provider.templates.add(Template("base", source, user="user"))
         spec = SandboxSpec(template="base", labels={"role": "source"})
@@ -406,7 +416,7 @@ async def test_dying_after_any_step_leaves_nothing_half_made(
     for step in range(100):
         killed, name = await _die(installation.data_dir, operation, step)
         names.append(name)
-        async with installation.opened(runtime=runsc) as provider:
+        async with installation.opened(runtime=recalling_runsc) as provider:
             counting = Counting(provider, counting.ref)
             await counting.assert_goes_on()
             await _remove_results(provider)
@@ -416,7 +426,7 @@ async def test_dying_after_any_step_leaves_nothing_half_made(
             break
     own = {"remember": "memory.written", "recall": "boot.runtime"}
     assert own[operation] in names
-    async with installation.opened(runtime=runsc) as provider:
+    async with installation.opened(runtime=recalling_runsc) as provider:
         await installation.empty(provider)
     installation.assert_no_traces()
 

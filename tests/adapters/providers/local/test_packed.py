@@ -26,7 +26,7 @@ from tests.adapters.providers.local.conftest import Installation
 from tests.adapters.providers.local.traces import look
 from tests.engines import REPOSITORY, base_root, open_local
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.proves("P10", "S6")]
+pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture
@@ -60,6 +60,7 @@ def docker(tmp_path: Path) -> Iterator[socket.socket]:
         yield listener
 
 
+@pytest.mark.proves("P10")
 async def test_the_guests_socket_is_taken_out_of_its_reach(volume: Path, address: Path) -> None:
     inside = os.open(volume / "door", os.O_PATH)
     with _listen(volume / "door", "guest.sock") as guest:
@@ -76,6 +77,7 @@ async def test_the_guests_socket_is_taken_out_of_its_reach(volume: Path, address
     os.close(inside)
 
 
+@pytest.mark.proves("P10", "S6")
 async def test_a_link_to_another_socket_is_not_followed(
     volume: Path, address: Path, docker: socket.socket, tmp_path: Path
 ) -> None:
@@ -87,6 +89,7 @@ async def test_a_link_to_another_socket_is_not_followed(
         docker.accept()
 
 
+@pytest.mark.proves("P10")
 @pytest.mark.parametrize("kind", ["file", "directory", "pipe"])
 async def test_what_is_no_socket_is_refused(volume: Path, address: Path, kind: str) -> None:
     offered = volume / "door" / "guest.sock"
@@ -128,6 +131,7 @@ async def _sandbox(**changes: object) -> AsyncIterator[tuple[LocalProvider, Ref]
             await provider.destroy(seen.ref)
 
 
+@pytest.mark.proves("P10")
 async def test_nothing_of_the_door_is_left_inside(runsc: str) -> None:
     async with _sandbox() as (provider, ref), Guest(await provider.guest(ref)) as guest:
         for user in ("user", "root"):
@@ -140,6 +144,7 @@ async def test_nothing_of_the_door_is_left_inside(runsc: str) -> None:
         assert (await guest.exec(["echo", "on"])).text == "on\n"
 
 
+@pytest.mark.proves("K9")
 async def test_the_token_is_neither_in_the_environment_nor_on_the_command_line(runsc: str) -> None:
     async with _sandbox() as (provider, ref):
         address = await provider.guest(ref)
@@ -150,6 +155,7 @@ async def test_the_token_is_neither_in_the_environment_nor_on_the_command_line(r
             assert set(names.text.split()) <= {"PATH", "HOME", "LANG"}
 
 
+@pytest.mark.slow
 async def test_tmp_is_on_the_disk_as_everywhere_else(runsc: str) -> None:
     async with _sandbox() as (provider, ref):
         async with Guest(await provider.guest(ref)) as guest:
@@ -160,6 +166,8 @@ async def test_tmp_is_on_the_disk_as_everywhere_else(runsc: str) -> None:
             assert await guest.files.read("/tmp/kept.txt") == b"kept"
 
 
+@pytest.mark.slow
+@pytest.mark.proves("P10")
 async def test_roots_fork_bomb_leaves_the_sandbox_alive(runsc: str) -> None:
     bomb = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n"
     limits = Resources(memory_mib=2048, pids=64)
@@ -170,6 +178,7 @@ async def test_roots_fork_bomb_leaves_the_sandbox_alive(runsc: str) -> None:
             assert (await guest.exec(["echo", "alive"], timeout=30)).text == "alive\n"
 
 
+@pytest.mark.slow
 async def test_one_made_ahead_is_not_given_to_who_wants_other_limits(runsc: str) -> None:
     async with _sandbox() as (provider, _):
         await provider.keep_warm("base", 1)
@@ -182,6 +191,7 @@ async def test_one_made_ahead_is_not_given_to_who_wants_other_limits(runsc: str)
         await provider.destroy(seen.ref)
 
 
+@pytest.mark.slow
 async def test_a_way_to_a_port_ends_with_the_process_that_made_it(runsc: str) -> None:
     relays = "grep -l 'class [R]elay' /proc/[0-9]*/cmdline 2>/dev/null | wc -l"
     async with _sandbox() as (provider, ref), Guest(await provider.guest(ref)) as guest:
@@ -201,6 +211,7 @@ async def test_a_way_to_a_port_ends_with_the_process_that_made_it(runsc: str) ->
         assert not await _answers(endpoint, tries=1)
 
 
+@pytest.mark.proves("P10")
 async def test_a_way_to_a_port_is_for_nobody_else_on_the_host(runsc: str) -> None:
     connect = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
     async with _sandbox() as (provider, ref):
@@ -220,6 +231,7 @@ async def test_a_way_to_a_port_is_for_nobody_else_on_the_host(runsc: str) -> Non
         assert Path(endpoint.socket).stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 async def test_a_way_that_a_killed_process_has_left_goes(runsc: str) -> None:
     async with _sandbox() as (provider, ref):
         endpoint = await provider.endpoint(ref, 8000)
@@ -232,7 +244,7 @@ async def test_a_way_that_a_killed_process_has_left_goes(runsc: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.proves("L7", "L11")
+@pytest.mark.proves("L7")
 async def test_dying_after_any_step_leaves_nothing_half_made(
     runsc: str, installation: Installation
 ) -> None:
@@ -270,6 +282,7 @@ async def _answers(endpoint: Endpoint, tries: int = 100) -> bool:
     return False
 
 
+@pytest.mark.proves("P10")
 async def test_a_sandbox_cannot_empty_the_file_that_all_guests_start_from(runsc: str) -> None:
     """gVisor says that it cannot be written to, and has truncated it by then."""
     async with open_local(runtime=runsc) as provider:

@@ -13,7 +13,7 @@ from paddock.domain.sandbox import Resources
 from paddock.ports.provider import SandboxSpec
 from tests.adapters.providers.local.conftest import Installation
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.proves("L7")]
+pytestmark = pytest.mark.timeout(120)
 
 TINY = SandboxSpec(template="tiny", resources=Resources(memory_mib=200))
 
@@ -60,6 +60,7 @@ async def kept_warm(provider: LocalProvider) -> str:
     return ref
 
 
+@pytest.mark.proves("L7")
 async def test_a_claim_that_is_cancelled_at_the_lock_gives_it_back(
     installation: Installation,
 ) -> None:
@@ -76,6 +77,7 @@ async def test_a_claim_that_is_cancelled_at_the_lock_gives_it_back(
         await assert_none_is_lost(provider)
 
 
+@pytest.mark.proves("L7")
 @pytest.mark.parametrize("for_good", [False, True], ids=["for a moment", "for good"])
 @pytest.mark.parametrize("first", range(3))
 async def test_a_claim_on_a_full_disk_loses_nothing(
@@ -99,6 +101,7 @@ async def test_a_claim_on_a_full_disk_loses_nothing(
     installation.assert_no_traces()
 
 
+@pytest.mark.proves("L7")
 @pytest.mark.parametrize("writable", [True, False])
 async def test_a_claim_that_gets_no_key_gives_it_back_or_destroys_it(
     installation: Installation, writable: bool
@@ -128,6 +131,7 @@ async def test_a_shelf_that_became_smaller_keeps_no_more(installation: Installat
     installation.assert_no_traces()
 
 
+@pytest.mark.proves("L7")
 @pytest.mark.parametrize("first", range(4))
 async def test_a_pool_that_cannot_be_filled_leaves_nothing(
     installation: Installation, first: int

@@ -8,8 +8,6 @@ from paddock.adapters.providers.local.leaving_out import takes_all
 from paddock.adapters.providers.local.whereabouts import places_on_disk
 from paddock.domain.ignoring import parsed
 
-pytestmark = pytest.mark.proves("N1")
-
 
 @pytest.fixture
 def layers(tmp_path: Path) -> tuple[Path, Path]:

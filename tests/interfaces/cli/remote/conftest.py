@@ -5,16 +5,18 @@ import json
 import os
 import pty
 import re
+import select
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from tests.interfaces.cli.conftest import clean_environment
+from tests.interfaces.cli.conftest import clean_environment, started
 from tests.interfaces.client.conftest import Running, serving
 
 PADDOCK = (sys.executable, "-m", "paddock")
@@ -45,8 +47,10 @@ class Cli:
     def start(self, *arguments: str, **more: Any) -> subprocess.Popen[bytes]:
         pipe = subprocess.PIPE
         streams = {"stdin": subprocess.DEVNULL, "stdout": pipe, "stderr": pipe, **more}
-        return subprocess.Popen(
-            [*PADDOCK, *arguments], env=self.environment, start_new_session=True, **streams
+        return started(
+            subprocess.Popen(
+                [*PADDOCK, *arguments], env=self.environment, start_new_session=True, **streams
+            )
         )
 
     def text(self, *arguments: str) -> str:
@@ -78,6 +82,14 @@ class Screen:
             piece = os.read(self.master, 65536)
             seen += piece.decode(errors="replace")
         return seen
+
+    def shows(self, text: str, within_s: float = 0.2) -> bool:
+        """Whether this appears soon."""
+        seen, until = b"", time.monotonic() + within_s
+        while text.encode() not in seen and (left := until - time.monotonic()) > 0:
+            if select.select([self.master], [], [], left)[0]:
+                seen += os.read(self.master, 65536)
+        return text.encode() in seen
 
     def rest(self) -> str:
         seen = b""

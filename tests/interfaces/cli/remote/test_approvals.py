@@ -10,7 +10,7 @@ import pytest
 from paddock import ApprovalInfo, Approvals, Server
 from tests.interfaces.cli.remote.conftest import Cli
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.proves("U5", "E8")]
+pytestmark = pytest.mark.timeout(120)
 POLICY = """
 [[rules]]
 name = "echoes wait"
@@ -49,6 +49,7 @@ def pending(cli: Cli, box: str) -> str:
     return found[0]["id"]
 
 
+@pytest.mark.proves("E8")
 def test_listed_shown_allowed_and_denied(cli: Cli, agent: Cli, box: str, asks):
     child = asks("one", "two")
     approval = pending(cli, box)
@@ -72,6 +73,7 @@ def test_listed_shown_allowed_and_denied(cli: Cli, agent: Cli, box: str, asks):
     assert states == {"allowed_once", "denied"}
 
 
+@pytest.mark.proves("E8")
 def test_somebody_at_the_terminal_answers_as_it_comes(cli: Cli, box: str, screen, asks):
     before = asks("before")
     pending(cli, box)

@@ -30,7 +30,6 @@ def state(cli, box):
     return cli.answer("inspect", box)["sandboxes"][0]["state"]
 
 
-@pytest.mark.proves("L4")
 def test_a_stopped_one_is_archived_and_start_brings_it_back(cli, box):
     cli.text("exec", box, "--", "sh", "-c", "echo kept > note")
     refused = cli("archive", box)
@@ -79,7 +78,7 @@ def ruled(running, cli, box):
     providers.templates.clear()
 
 
-@pytest.mark.proves("N1", "N2")
+@pytest.mark.proves("N1")
 def test_what_is_left_out_of_a_snapshot_is_said_and_shown(cli, box, ruled):
     done = cli("snapshot", "create", box, "--name", "without")
     said = done.stderr.decode()
@@ -118,7 +117,7 @@ def test_a_templates_rules_are_the_servers_and_changing_them_is_audited(cli, run
     assert cli.text("audit").count("template.ignore") == 2
 
 
-@pytest.mark.proves("S11", "S12")
+@pytest.mark.proves("S11")
 def test_a_copy_wakes_a_sandbox_only_when_told_to(cli, box, tmp_path):
     home = cli.text("exec", box, "--", "sh", "-c", "mkdir d; echo 1 > d/one; pwd").strip()
     (tmp_path / "new").write_text("new")

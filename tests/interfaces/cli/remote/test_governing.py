@@ -40,7 +40,7 @@ def test_a_policy_is_set_shown_checked_and_taken_away(cli, tmp_path):
     cli.text("rm", "ruled")
 
 
-@pytest.mark.proves("K1", "K10")
+@pytest.mark.proves("K1")
 def test_an_apps_values_are_set_listed_used_and_removed(cli):
     assert cli.text("config", "set", "COLOUR=blue, or so", "--app", "cli-app") == "COLOUR set\n"
     assert cli.text("config", "get", "COLOUR", "--app", "cli-app") == "blue, or so\n"

@@ -8,7 +8,7 @@ git -c user.name=a -c user.email=a@example.org commit -qm base && git rev-parse 
 """
 
 
-@pytest.mark.proves("L2", "L16")
+@pytest.mark.proves("L16")
 def test_a_group_is_made_listed_and_looked_through(cli, running, tmp_path):
     wish = ("create", "--template", "plain")
     one = cli.text(*wish, "--identity", "issue-9").strip()

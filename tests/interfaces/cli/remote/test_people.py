@@ -7,8 +7,6 @@ import pytest
 
 from tests.interfaces.cli.remote.conftest import Cli
 
-pytestmark = pytest.mark.proves("U4")
-
 
 def sign_in(cli, link):
     """As a browser would: the cookie."""
@@ -20,6 +18,7 @@ def sign_in(cli, link):
         return response.headers["set-cookie"].partition(";")[0]
 
 
+@pytest.mark.proves("U4")
 def test_somebody_is_let_in_signs_in_and_leaves(cli):
     invitation = cli.text("person", "add", "Grace", "--email", "grace@example.org").strip()
     assert invitation.startswith(f"{cli.url}/signin#lnk_")

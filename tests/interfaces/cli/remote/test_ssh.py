@@ -12,11 +12,11 @@ import pytest
 
 from paddock.settings import ServerConfig
 from paddock.wiring.ssh import ssh_listening
+from tests.harness.ports import free_port
 from tests.interfaces.cli.remote.conftest import Cli
 from tests.interfaces.client.conftest import serving
-from tests.interfaces.ssh.conftest import free_port
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.proves("E7", "C1")]
+pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +40,7 @@ def kept(tmp_path: Path) -> Path:
     return next((tmp_path / "paddock" / "ssh").glob("*/*"))
 
 
+@pytest.mark.proves("E7", "C1")
 def test_it_just_works(cli, box, tmp_path):
     done = cli("ssh", box, "--", "echo", "a  b", "$HOME")
     assert (done.returncode, done.stdout) == (0, b"a  b $HOME\n"), done.stderr
@@ -51,6 +52,7 @@ def test_it_just_works(cli, box, tmp_path):
     assert len(cli.answer("ssh", box, "--list")["accesses"]) == 1
 
 
+@pytest.mark.proves("E7")
 def test_on_a_terminal_one_gets_a_shell(cli, box, screen):
     shell = screen("ssh", box)
     shell.type("stty -echo; PS1=%; echo $((100+11))\n")
@@ -59,6 +61,7 @@ def test_on_a_terminal_one_gets_a_shell(cli, box, screen):
     assert shell.process.wait(30) == 4
 
 
+@pytest.mark.proves("E7")
 def test_the_block_serves_other_tools_and_renews_itself(cli, box, tmp_path, running):
     config = tmp_path / "config"
     config.write_text(cli.text("ssh", box, "--config"))
@@ -109,6 +112,7 @@ def test_a_server_with_another_key_is_not_believed(cli, box, tmp_path):
     assert b"Host key verification failed" in done.stderr
 
 
+@pytest.mark.proves("E7")
 def test_a_token_is_printed_when_asked_for_and_revoked(cli, box):
     token = cli.text("ssh", box, "--token", "--expires", "5m").strip()
     listed = cli.answer("ssh", box, "--list")["accesses"]

@@ -5,12 +5,11 @@ import time
 
 import pytest
 
-pytestmark = pytest.mark.proves("U9")
 
-
+@pytest.mark.proves("U9")
 def test_a_timeline_is_printed_and_replayed_at_its_pace(cli, box):
     cli("exec", box, "--", "sh", "-c", "exit 3")
-    time.sleep(1.5)
+    time.sleep(1.0)
     cli("exec", box, "--", "true")
     lines = cli.text("history", box).splitlines()
     assert "sandbox.creating" in lines[0]

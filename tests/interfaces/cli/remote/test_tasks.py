@@ -13,7 +13,7 @@ from paddock.testing.agent import prompt_of
 from tests.interfaces.client.conftest import serving
 from tests.tasks.conftest import SETTINGS
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.proves("U9")]
+pytestmark = pytest.mark.timeout(120)
 SPOKE = {"output_tokens": 3, "reasoning_tokens": 2}
 HERE = ("--agent", "scripted", "--template", "plain")
 
@@ -232,6 +232,8 @@ def test_the_exit_code_says_how_it_ended(cli):
 @pytest.mark.proves("M5")
 def test_it_is_told_something_and_cancelled(cli):
     task = begun(cli, {"say": "begun"}, {"await": 9})
+    while "begun" not in cli.text("task", "logs", task):
+        pass
     following = cli.start("task", "logs", "-f", task)
     sent = cli.text("task", "send", task, "a word", "--mode", "interrupt")
     assert sent.endswith("  queued, read at once\n")

@@ -23,7 +23,7 @@ async def plane(need):
         yield made
 
 
-@pytest.mark.proves("C8", "E11", "L13")
+@pytest.mark.proves("C8", "E11")
 async def test_the_first_command_makes_the_sandbox_and_version_managers_are_there(plane, tmp_path):
     cli = Cli(plane.url, (plane.data / "admin-token").read_text().strip())
     (tmp_path / "shop" / "app").mkdir(parents=True)

@@ -47,7 +47,17 @@ def _additions(passwd: str, group: str) -> bytes:
         home = tarfile.TarInfo(f"home/{USER}")
         home.type, home.mode, home.uid, home.gid = tarfile.DIRTYPE, 0o755, UID, UID
         archive.addfile(home)
-    return buffer.getvalue()
+        return closed_archive(archive, buffer)
+
+
+def closed_archive(archive: tarfile.TarFile, buffer: io.BytesIO) -> bytes:
+    """Close an archive and return it without padding.
+
+    Podman reads up to the end of the archive and fails when more is sent, depending on the moment.
+    """
+    end = archive.offset + 2 * tarfile.BLOCKSIZE
+    archive.close()
+    return buffer.getvalue()[:end]
 
 
 def _with(table: str, line: str) -> bytes:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from paddock.adapters.providers.docker.attach import Attached
 from paddock.adapters.providers.docker.container import GUEST_STATE, MainProcess
+from paddock.adapters.providers.docker.contract import closed_archive
 from paddock.adapters.providers.docker.engine import Engine
 from paddock.adapters.providers.docker.place import Place
 from paddock.adapters.providers.docker.records import Container
@@ -140,4 +141,4 @@ def _archive(files: dict[str, tuple[int, bytes]]) -> bytes:
             entry = tarfile.TarInfo(f"{_DIRECTORY}/{name}")
             entry.mode, entry.size = mode, len(content)
             archive.addfile(entry, io.BytesIO(content))
-    return buffer.getvalue()
+        return closed_archive(archive, buffer)

@@ -118,13 +118,17 @@ class Launcher:
         """Run a program; what it wants to have mounted is so for just as long as it takes."""
         undo = self._mount(**wanted)
         output = os.memfd_create("output")
+        # Not /dev/null: crun gives its standard streams to the sandbox's root, who could then
+        # change the permissions of the host's device.
+        nothing, write = os.pipe()
+        os.close(write)
         try:
             pid = os.posix_spawnp(
                 argv[0],
                 argv,
                 os.environ,
                 file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, nothing, 0),
                     (os.POSIX_SPAWN_DUP2, output, 1),
                     (os.POSIX_SPAWN_DUP2, output, 2),
                 ],
@@ -136,6 +140,8 @@ class Launcher:
             os.close(output)
             undo()
             raise
+        finally:
+            os.close(nothing)
         self.programs[pid] = _Program(request, output, time.monotonic() + timeout, undo)
 
     def _mount(

@@ -106,6 +106,8 @@ class Trial:
         yield "checkpoint", engine.checkpoint_argv(state, image, "one")
         yield "resume", engine.simple_argv(state, "resume", "one")
         yield "delete", engine.delete_argv(state, "one")
+        # As with a real sandbox, the copy has other arguments. Newer builds of gVisor refuse that.
+        self._write_bundle("-P", "two")
         yield "restore", engine.restore_argv(state, self.place, image, "two")
         # Only one that goes on can be paused.
         yield "pause", engine.simple_argv(state, "pause", "two")
@@ -114,11 +116,14 @@ class Trial:
         for name in ("rootfs", "state", "image"):
             (self.place / name).mkdir(parents=True, mode=0o700)
         shutil.copy(self.init, self.place / "rootfs" / _INIT[1:])
+        self._write_bundle("-P")
+
+    def _write_bundle(self, *arguments: str) -> None:
         bundle = {
             "ociVersion": "1.0.2",
             "process": {
                 "user": {"uid": 0, "gid": 0},
-                "args": [_INIT, "-P"],
+                "args": [_INIT, *arguments],
                 "env": [],
                 "cwd": "/",
             },

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from paddock.adapters.providers.local.storage.mounts import mounts
+from tests.root import require_root
 
 _MAKERS = {
     "btrfs": ("mkfs.btrfs", "--quiet", "--metadata", "single"),
@@ -18,6 +19,7 @@ _MAKERS = {
 @contextmanager
 def disk(kind: str, size_mib: int, where: Path) -> Iterator[Path]:
     """A mounted file system of its own; everything mounted below goes with it."""
+    require_root()
     point = where / f"disk-{kind}"
     point.mkdir()
     if kind == "tmpfs":
@@ -34,6 +36,7 @@ def disk(kind: str, size_mib: int, where: Path) -> Iterator[Path]:
 
 @contextmanager
 def unmounted_afterwards(where: Path) -> Iterator[None]:
+    require_root()
     try:
         yield
     finally:
@@ -58,10 +61,11 @@ def attached_images() -> list[str]:
 
 def fill(path: Path, most_mib: int) -> int:
     """Write until it is refused; the MiB that went in."""
+    block = os.urandom(1 << 20)
     with path.open("wb", buffering=0) as file:
         for written in range(most_mib):
             try:
-                file.write(os.urandom(1 << 20))
+                file.write(block)
                 if written % 8 == 7:
                     os.fsync(file.fileno())
             except OSError:

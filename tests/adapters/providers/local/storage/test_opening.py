@@ -24,7 +24,7 @@ def data_dir(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def hide_mkfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def hide_mkfs(as_root: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """From the call on, everything needed is found except mkfs.btrfs."""
     programs = tmp_path / "bin"
     programs.mkdir()

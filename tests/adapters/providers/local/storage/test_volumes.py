@@ -243,6 +243,17 @@ def test_a_limit_is_enforced_exactly_where_the_driver_says_so(
     assert fill(volume / "upper" / "data", 64) == 64
 
 
+@pytest.mark.parametrize(
+    "storage",
+    [
+        *("btrfs-native", "copy-ext4"),
+        *(
+            pytest.param(kind, marks=pytest.mark.slow)
+            for kind in ("btrfs-image", "reflink-xfs", "reflink-btrfs", "copy-tmpfs")
+        ),
+    ],
+    indirect=True,
+)
 def test_a_full_disk_is_a_limit_exceeded_that_names_the_path(
     storage: Storage, volume: Path
 ) -> None:

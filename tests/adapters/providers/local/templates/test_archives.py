@@ -154,9 +154,10 @@ class TestOnASmallPool:
         self, store: TemplateStore, storage: Storage, tmp_path: Path
     ) -> None:
         archive = tmp_path / "large.tar"
+        block = os.urandom(1 << 20)
         with (tmp_path / "large").open("wb") as file:
-            for _ in range(400):
-                file.write(os.urandom(1 << 20))
+            for _ in range(310):
+                file.write(block)
         with tarfile.open(archive, "w") as tar:
             tar.add(tmp_path / "large", "large")
         with pytest.raises(LimitExceeded):

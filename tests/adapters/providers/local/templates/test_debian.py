@@ -1,6 +1,5 @@
 """Debian, built for real."""
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +11,12 @@ from paddock.adapters.providers.local.templates import BuiltTemplate, TemplateSt
 from paddock.adapters.providers.local.templates.debian import Reporter
 from paddock.domain.errors import InvalidRequest, Unavailable
 from paddock.domain.template import SourceKind, Template, TemplateSource
+from tests.harness import disk
 
 from ..storage.disks import unmounted_afterwards
 from .conftest import left_over, no_setup
 
-CACHE = Path(os.environ.get("PADDOCK_TEMPLATE_CACHE", "/var/tmp/paddock-template-cache"))
+CACHE = disk.TEMPLATES
 
 
 @pytest.fixture(params=["copy"])
@@ -68,6 +68,7 @@ async def test_without_mmdebstrap_the_way_to_install_it_is_told(
     assert left_over(storage) == []
 
 
+@pytest.mark.slow
 async def test_without_a_network_the_reason_is_told(
     store: TemplateStore, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +135,7 @@ def inside(base: BuiltTemplate, command: str, user: str = "root") -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.proves("P11")
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ async def test_a_failure_keeps_the_last_twenty_lines() -> None:
     assert caught.value.tail == [str(number) for number in range(81, 101)]
 
 
+@pytest.mark.usefixtures("as_root")
 async def test_cancelling_ends_the_whole_tree() -> None:
     marker = f"{600 + os.getpid() / 1e6:.6f}"
     task = asyncio.create_task(run(["sh", "-c", f"setsid sleep {marker} & wait"]))
@@ -55,6 +56,7 @@ async def test_cancelling_ends_the_whole_tree() -> None:
     assert_gone(marker)
 
 
+@pytest.mark.usefixtures("as_root")
 def test_when_we_are_killed_the_whole_tree_ends() -> None:
     marker = f"{700 + os.getpid() / 1e6:.6f}"
 

@@ -63,6 +63,7 @@ async def test_a_directory_becomes_a_root_file_system(store: TemplateStore, tree
     assert not (tree / "home").exists(), "the source is not touched"
 
 
+@pytest.mark.proves("P11")
 async def test_a_template_is_built_once(store: TemplateStore, tree: Path) -> None:
     first = await store.ensure(from_directory(tree), setup_runner=no_setup)
     progress = Progress()
@@ -155,6 +156,7 @@ async def test_set_up_commands_make_a_seed_over_the_same_root(
     await store.ensure(template, setup_runner=no_setup)
 
 
+@pytest.mark.proves("P11")
 async def test_a_set_up_that_fails_says_so_leaves_nothing_and_can_be_tried_again(
     store: TemplateStore, storage: Storage, tree: Path
 ) -> None:

@@ -1,0 +1,39 @@
+"""Start the longest modules first, so that no worker is left with one at the end.
+
+A pytest plugin. xdist hands out whole modules and classes in the order of the collection (the
+runner says `--dist loadscope --no-loadscope-reorder`). `durations.json` beside this file has the
+seconds of each that takes more than one; `make durations` writes it.
+"""
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+DURATIONS = Path(__file__).with_name("durations.json")
+_USUAL_S = 0.05
+"""A test of a module that is not in the file."""
+
+
+def scope_of(nodeid: str) -> str:
+    """The tests that one worker runs one after the other: those of a module or class."""
+    return nodeid.rsplit("::", 1)[0]
+
+
+def longest_first(nodeids: list[str], durations: dict[str, float]) -> list[int]:
+    """Positions of the tests, those of the longest scopes first; tests of a scope stay in order."""
+    scopes = [scope_of(nodeid) for nodeid in nodeids]
+    sizes = Counter(scopes)
+    seconds = {scope: durations.get(scope, _USUAL_S * size) for scope, size in sizes.items()}
+    first = {scope: position for position, scope in reversed(list(enumerate(scopes)))}
+    return sorted(range(len(nodeids)), key=lambda i: (-seconds[scopes[i]], first[scopes[i]], i))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ and DURATIONS.exists():
+        durations = json.loads(DURATIONS.read_text())
+        order = longest_first([item.nodeid for item in items], durations)
+        items[:] = [items[position] for position in order]
