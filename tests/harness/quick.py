@@ -5,7 +5,6 @@ others, those whose imports lead to a changed module are added, the nearest firs
 durations fit into the budget. The import graph comes from grimp, as in import-linter.
 """
 
-import json
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import grimp
 
-from tests.harness.schedule import DURATIONS
+from tests.harness.schedule import known_durations
 
 ROOT = Path(__file__).parents[2]
 BUDGET_S = 60.0
@@ -94,8 +93,7 @@ def _neighbours(changed: set[str]) -> Iterator[str]:
 
 def selection() -> Selection:
     files = [path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")]
-    durations = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
-    return select(files, durations, distances_to(changed_modules()))
+    return select(files, known_durations(), distances_to(changed_modules()))
 
 
 def _git(*words: str) -> str:

@@ -12,14 +12,14 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.harness import disk, leaks, quick
 from tests.harness.results import FILE
-from tests.harness.schedule import DURATIONS, scope_of
+from tests.harness.schedule import DURATIONS, known_durations, scope_of
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build"
@@ -32,7 +32,10 @@ TIERS = {
 LONGEST_S = 5.0
 """A test that takes longer needs the mark `slow`."""
 MOST_RERUNS = 5
-PARALLEL = ("-n", "auto", "--dist", "loadscope", "--no-loadscope-reorder")
+_CORES = os.cpu_count() or 1
+# Tests wait for sandboxes about as long as they compute: two workers keep one core busy.
+WORKERS = max(_CORES, min(2 * _CORES, 8))
+PARALLEL = ("-n", str(WORKERS), "--dist", "loadscope", "--no-loadscope-reorder")
 _MOST_TIMED = 15
 _FAILED, _NO_TESTS = 1, 5
 
@@ -127,17 +130,29 @@ def _run_again(run: Run) -> None:
     again = Run(run.tier)
     _session(again, *failed, *slow)
     run.problems += again.problems
+    limit = LONGEST_S * slowness(run.tests, known_durations())
     for name in failed:
         if again.tests.get(name, {}).get("outcome") == "passed":
             run.flaky.append(f"{name}: {run.tests[name]['error']}")
             run.tests[name] = again.tests[name]
     for name in slow:
         seconds = again.tests.get(name, run.tests[name])["seconds"]
-        if seconds > LONGEST_S:
+        if seconds > limit:
             run.tests[name]["outcome"] = "failed"
             run.tests[name]["error"] = (
-                f"took {seconds:.1f} s alone; a test over {LONGEST_S:g} s needs the mark `slow`"
+                f"took {seconds:.1f} s alone; a test over {limit:.2g} s needs the mark `slow`"
             )
+
+
+def slowness(tests: Tests, known: Mapping[str, float]) -> float:
+    """How much longer than known this run's modules took; at least 1.
+
+    The same machine can be half as fast an hour later. A test does not fail for that.
+    """
+    took = seconds_by_scope(tests)
+    same = [scope for scope in known if scope in took]
+    before = sum(known[scope] for scope in same)
+    return max(1.0, sum(took[scope] for scope in same) / before) if before else 1.0
 
 
 def too_slow(tests: Tests) -> list[str]:
@@ -164,13 +179,19 @@ def _write(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, indent=1))
 
 
+def seconds_by_scope(tests: Tests) -> dict[str, float]:
+    """How long each module and class took, with its fixtures."""
+    seconds: dict[str, float] = defaultdict(float)
+    for name, test in tests.items():
+        seconds[scope_of(name)] += test["seconds"] + test["fixtures"]
+    return seconds
+
+
 def write_durations() -> None:
     """Remember how long each module and class takes, from the results of the last runs."""
-    seconds: dict[str, float] = defaultdict(float)
-    for tier in ("test", "slow"):
-        file = BUILD / "results" / f"{tier}.json"
-        for name, test in json.loads(file.read_text()).items() if file.exists() else ():
-            seconds[scope_of(name)] += test["seconds"] + test["fixtures"]
+    files = [BUILD / "results" / f"{tier}.json" for tier in ("test", "slow")]
+    tests = [json.loads(file.read_text()) for file in files if file.exists()]
+    seconds = seconds_by_scope({name: test for run in tests for name, test in run.items()})
     longest = sorted(seconds.items(), key=lambda item: (-item[1], item[0]))
     kept = {scope: round(took, 1) for scope, took in longest if took >= 1}
     DURATIONS.write_text(json.dumps(kept, indent=1) + "\n")
@@ -211,8 +232,9 @@ def main(words: Sequence[str]) -> int:
         print(f"usage: python -m tests.harness {{{'|'.join(TIERS)}|durations}} [pytest arguments]")
         return 2
     tier, *arguments = words
-    # A shell's background jobs ignore interrupts, and programs would inherit that.
+    # Background jobs ignore interrupts, and `nohup` hang-ups; programs would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     run = run_tier(tier, arguments)
     if not arguments:
         write_reports(run)

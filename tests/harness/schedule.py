@@ -22,6 +22,12 @@ def scope_of(nodeid: str) -> str:
     return nodeid.rsplit("::", 1)[0]
 
 
+def known_durations() -> dict[str, float]:
+    """Seconds by module or class, of those that take more than one."""
+    durations: dict[str, float] = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
+    return durations
+
+
 def longest_first(nodeids: list[str], durations: dict[str, float]) -> list[int]:
     """Positions of the tests, those of the longest scopes first; tests of a scope stay in order."""
     scopes = [scope_of(nodeid) for nodeid in nodeids]
@@ -33,7 +39,6 @@ def longest_first(nodeids: list[str], durations: dict[str, float]) -> list[int]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if "PYTEST_XDIST_WORKER" in os.environ and DURATIONS.exists():
-        durations = json.loads(DURATIONS.read_text())
-        order = longest_first([item.nodeid for item in items], durations)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        order = longest_first([item.nodeid for item in items], known_durations())
         items[:] = [items[position] for position in order]

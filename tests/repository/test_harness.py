@@ -11,7 +11,7 @@ import pytest
 
 from tests.harness import disk
 from tests.harness.quick import select
-from tests.harness.runner import too_slow
+from tests.harness.runner import slowness, too_slow
 from tests.harness.schedule import longest_first
 from tests.repository.checkout import ROOT
 from tests.repository.test_summary import without_xdist
@@ -130,6 +130,17 @@ def test_only_tests_without_a_mark_are_too_slow():
 
     tests = {"a": test(6.0), "b": test(6.0, "slow"), "c": test(4.9), "d": test(9.0, "soak")}
     assert too_slow(tests) == ["a"]
+
+
+def test_the_limit_grows_with_a_slower_machine_and_never_shrinks():
+    tests = {
+        "a.py::1": {"seconds": 2.0, "fixtures": 1.0},
+        "a.py::2": {"seconds": 3.0, "fixtures": 0.0},
+        "new.py::1": {"seconds": 50.0, "fixtures": 0.0},
+    }
+    assert slowness(tests, {"a.py": 4.0, "gone.py": 9.0}) == 1.5
+    assert slowness(tests, {"a.py": 60.0}) == 1.0
+    assert slowness(tests, {}) == 1.0
 
 
 def test_the_longest_modules_come_first_and_keep_their_order():

@@ -56,6 +56,8 @@ class Cli:
     data: Path
     changes: dict[str, str] = field(default_factory=dict)
     label: str = field(default_factory=lambda: f"test={new_ulid()}")
+    last: str = ""
+    """The outcome of the last call; pytest prints it with a failure."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -66,7 +68,7 @@ class Cli:
         return clean_environment(**{**own, **self.changes})
 
     def __call__(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
+        done = subprocess.run(
             [*PADDOCK, *arguments],
             env=self.environment,
             input=stdin,
@@ -74,6 +76,8 @@ class Cli:
             check=False,
             timeout=240,
         )
+        self.last = f"exit {done.returncode}, stderr {done.stderr[-2000:]!r}"
+        return done
 
     def run(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         """`paddock sandbox run` in a sandbox of `tiny`."""

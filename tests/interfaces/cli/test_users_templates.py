@@ -122,6 +122,7 @@ def test_base_works_by_its_name(user: User) -> None:
     assert not (user.home / ".local/share/paddock/templates/archives").exists()
 
 
+@pytest.mark.slow
 def test_templates_are_listed_added_built_once_and_removed(user: User, small_root: Path) -> None:
     add = ("template", "add", user.name, "--from-dir", str(small_root))
     user.does(*add, "--setup", "echo made > /made; id -u", "--setup", "chown 7:8 /made")
