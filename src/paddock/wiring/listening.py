@@ -20,8 +20,9 @@ from paddock.interfaces.api.serving import serving
 from paddock.interfaces.e2b import app as e2b
 from paddock.interfaces.e2b.app import Beside
 from paddock.interfaces.e2b.door import SandboxDoor
-from paddock.interfaces.preview import Front, FrontConfig
+from paddock.interfaces.preview import Front, FrontConfig, Resolve
 from paddock.interfaces.preview.door import Door
+from paddock.interfaces.preview.known_hosts import KnownHosts
 from paddock.settings import ServerConfig
 
 _LONGEST_SOCKET_PATH = 107
@@ -47,7 +48,9 @@ async def listening(config: ServerConfig, services: Services) -> AsyncIterator[s
         domain = config.preview_domain
         own_host = urlsplit(config.public_url).hostname or ""
         previews = Door(services.previews, domain, api, own_host=own_host)
-        door = SandboxDoor(services.e2b.passages, domain, previews, api)
+        door: Resolve = SandboxDoor(services.e2b.passages, domain, previews, api)
+        if services.anyone is not None:
+            door = KnownHosts(door, domain, own_host)
         limits = FrontConfig(
             trusted_proxies=config.trusted_proxies,
             public_url=config.public_url,

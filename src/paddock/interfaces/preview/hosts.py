@@ -1,5 +1,6 @@
 """Host names of previews: `{port}-{sandbox}.{domain}`, in any case."""
 
+import ipaddress
 import re
 from dataclasses import dataclass
 
@@ -35,6 +36,17 @@ def parse_preview_host(host: str, domain: str = DEFAULT_DOMAIN) -> PreviewHost |
 def is_below(host: str, domain: str = DEFAULT_DOMAIN) -> bool:
     """Whether nothing but a preview can have this name. The domain itself may be the API's."""
     return host.lower().removesuffix(".").endswith(f".{domain.lower()}")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the name always means this machine: no DNS server has a say in it (RFC 6761)."""
+    name = host.lower().removesuffix(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def preview_host(port: int, sandbox: str, domain: str = DEFAULT_DOMAIN) -> str:

@@ -1,0 +1,43 @@
+"""The hosts that are answered where requests need no token."""
+
+from collections.abc import Awaitable
+
+from paddock.interfaces.preview.contract import Answer, RequestHead, Resolve
+from paddock.interfaces.preview.hosts import is_below, is_loopback
+from paddock.interfaces.preview.pages import Pages, Trouble
+
+
+class KnownHosts:
+    """A front's `resolve` that refuses every host name it does not know.
+
+    Without tokens the browser's same-origin rule is the only border. DNS rebinding crosses it: a
+    page's own host name begins to mean this machine. Such a name is in the Host header, so only
+    names that nobody else's DNS server answers for are let through.
+    """
+
+    def __init__(
+        self, resolve: Resolve, domain: str, own_host: str, pages: Pages | None = None
+    ) -> None:
+        self._resolve = resolve
+        self._domain = domain.lower()
+        self._own_host = own_host.lower()
+        self._pages = pages or Pages()
+
+    def __call__(self, head: RequestHead) -> Answer | Awaitable[Answer]:
+        if self._knows(head.host):
+            return self._resolve(head)
+        trouble = Trouble(
+            403,
+            "forbidden",
+            f"this server asks for no token, so it does not answer as {head.host[:200]}",
+            "use http://127.0.0.1 or http://localhost; set server.public_url if this is its name",
+            title="Unknown host",
+        )
+        return self._pages.error(head, trouble)
+
+    def _knows(self, host: str) -> bool:
+        return (
+            is_loopback(host)
+            or host in (self._own_host, self._domain)
+            or is_below(host, self._domain)
+        )
