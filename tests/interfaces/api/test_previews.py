@@ -4,6 +4,8 @@ import asyncio
 import json
 
 import pytest
+from multidict import CIMultiDict
+from yarl import URL
 
 from paddock.domain.errors import Unavailable
 from paddock.services.verbs import ref_of
@@ -21,6 +23,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(said)))
         self.end_headers()
         self.wfile.write(said)
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.headers.add_header("asked-for", self.path)
+        self.do_GET()
 http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 """
 
@@ -79,6 +85,63 @@ async def test_a_preview_is_private_until_a_link_opens_it(plane, site):
     # The sandbox is not told what opened the door.
     assert "own=1" in seen
     assert "paddock_preview" not in seen
+
+
+@pytest.mark.parametrize(
+    "cookies",
+    [
+        ["own=1;paddock_preview={}"],
+        ["paddock_preview={};own=1"],
+        ["own=1;  paddock_preview = {} ; more=2"],
+        ["own=1", "paddock_preview={}"],
+        ["own=1; paddock_preview={}", "paddock_preview={}"],
+    ],
+)
+async def test_the_sandbox_is_not_told_the_cookie_however_it_is_written(plane, site, cookies):
+    """Issue: preview cookie leaking to the sandbox."""
+    link = await plane.admin.post(f"{site.path}/ports/{site.port}/links", {})
+    word = link["url"].partition("paddock_link=")[2]
+    headers = CIMultiDict([("Host", site.host)])
+    for line in cookies:
+        headers.add("Cookie", line.format(word))
+    async with plane.session.get(plane.url, headers=headers) as answer:
+        seen = await answer.text()
+    assert answer.status == 200, seen
+    assert "own=1" in seen
+    assert word not in seen
+    assert "paddock_preview" not in seen
+
+
+async def test_the_sandbox_is_not_told_the_link_of_a_post(plane, site):
+    """Issue: preview link leaking to the sandbox."""
+    link = await plane.admin.post(f"{site.path}/ports/{site.port}/links", {})
+    word = link["url"].partition("paddock_link=")[2]
+    for query, kept in (
+        (f"paddock_link={word}", "/hook"),
+        (f"a=%ff+b&paddock_link={word}&c", "/hook?a=%ff+b&c"),
+        (f"paddock%5flink={word}&paddock_link=", "/hook"),
+    ):
+        url = URL(f"{plane.url}/hook?{query}", encoded=True)
+        async with plane.session.post(url, headers={"Host": site.host}, data=b"x") as answer:
+            seen = await answer.text()
+        assert answer.status == 200, seen
+        assert f"asked-for: {kept}\n" in seen
+        assert word not in seen
+
+
+@pytest.mark.parametrize(
+    "path", ["//evil.example/", "/\\evil.example/", "/\\/evil.example", "/\\\\e"]
+)
+async def test_a_link_leads_to_no_other_host(plane, site, path):
+    """Issue: open redirect on preview links."""
+    link = await plane.admin.post(f"{site.path}/ports/{site.port}/links", {})
+    query = link["url"].partition("/?")[2]
+    url = URL(f"{plane.url}{path}?x=1&{query}", encoded=True)
+    headers = {"Host": site.host}
+    async with plane.session.get(url, headers=headers, allow_redirects=False) as answer:
+        where = answer.headers["location"]
+    assert answer.status == 303
+    assert where == "/" + path.lstrip("/\\") + "?x=1"
 
 
 @pytest.mark.proves("V5")

@@ -30,7 +30,13 @@ _UNBOUNDED = re.compile(r"/templates/[^/]+/files/[0-9a-f]{64}/content$|/volumeco
 
 
 def create_app(services: Services, observe: Observe, bind: Bind) -> FastAPI:
-    app = FastAPI(title="E2B's API on Paddock", openapi_url=None, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="E2B's API on Paddock",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,  # as in the API's own application
+    )
     app.state.services = services
     for module in ROUTERS:
         app.router.routes.extend(module.router.routes)  # as in the API's own application

@@ -56,7 +56,7 @@ class RequestHead:
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """Header changes: names in lower case are removed, then `put` is appended.
+    """Changes to a head: names in lower case are removed, then `put` is appended.
 
     `put` takes the place of what has the same name. Neither can touch the framing
     (Content-Length, Transfer-Encoding) or hop-by-hop headers.
@@ -64,6 +64,8 @@ class Edits:
 
     put: tuple[Header, ...] = ()
     remove: frozenset[bytes] = frozenset()
+    target: bytes = b""
+    """Replaces a request's target; empty keeps it."""
     names: frozenset[bytes] = field(init=False)
     """Everything that has to go."""
     block: bytes = field(init=False)
@@ -74,6 +76,8 @@ class Edits:
         for name, value in self.put:
             if any(char in name + value for char in b"\r\n\0") or not name:
                 raise ValueError(f"{name!r}: {value!r} is no header")
+        if self.target and self.target.split() != [self.target]:
+            raise ValueError(f"{self.target!r} is no target")
         object.__setattr__(self, "names", named - FRAMING)
         kept = [(name, value) for name, value in self.put if name.lower() not in FRAMING]
         object.__setattr__(self, "block", b"".join(b"%b: %b\r\n" % header for header in kept))

@@ -4,9 +4,8 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from http.cookies import CookieError, SimpleCookie
 from math import ceil
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import unquote_plus
 
 from paddock.domain.errors import LimitExceeded, NotFound, PaddockError, Unauthenticated
 from paddock.domain.records import SandboxRecord
@@ -221,26 +220,38 @@ def _visitor(head: RequestHead) -> Visitor:
     return Visitor(link, _cookie(head), token)
 
 
+def _cookies(head: RequestHead) -> list[tuple[bytes, bytes]]:
+    """Every cookie with its name, as RFC 6265 separates them.
+
+    The same function finds our cookie and removes it: two parsers would leave a cookie that one of
+    them does not see.
+    """
+    lines = [value for name, value in head.headers if name.lower() == b"cookie"]
+    pairs = [pair.strip() for line in lines for pair in line.split(b";")]
+    return [(pair.partition(b"=")[0].strip(), pair) for pair in pairs if pair]
+
+
 def _cookie(head: RequestHead) -> str:
-    given = (head.get(b"cookie") or b"").decode("latin-1")
-    if COOKIE not in given:
-        return ""
-    try:
-        jar = SimpleCookie(given)
-    except CookieError:
-        return ""
-    return jar[COOKIE].value if COOKIE in jar else ""
+    ours = [pair for name, pair in _cookies(head) if name == COOKIE.encode()]
+    return ours[0].partition(b"=")[2].strip().decode("latin-1") if ours else ""
 
 
-def _taken_out(target: bytes) -> tuple[str, str]:
+def _taken_out(target: bytes) -> tuple[str, bytes]:
     """The link in an address, and the address without it."""
-    path, _, query = target.decode("latin-1").partition("?")
-    if PARAMETER not in query:
-        return "", target.decode("latin-1")
-    pairs = parse_qsl(query, keep_blank_values=True)
-    link = next((value for name, value in pairs if name == PARAMETER), "")
-    rest = urlencode([(name, value) for name, value in pairs if name != PARAMETER])
-    return link, f"{path}?{rest}" if rest else path
+    path, _, query = target.partition(b"?")
+    if not query:
+        return "", target
+    kept, links = [], []
+    for part in query.split(b"&"):
+        name, _, value = part.decode("latin-1").partition("=")
+        if unquote_plus(name) == PARAMETER:
+            links.append(unquote_plus(value))
+        else:
+            kept.append(part)
+    if not links:
+        return "", target
+    link = next((each for each in links if each), "")
+    return link, path + b"?" + b"&".join(kept) if kept else path
 
 
 def _entrance(head: RequestHead, link: str) -> Reply:
@@ -248,12 +259,10 @@ def _entrance(head: RequestHead, link: str) -> Reply:
     _, target = _taken_out(head.target)
     secure = "; Secure" if head.scheme == "https" else ""
     cookie = f"{COOKIE}={link}; Path=/; HttpOnly; SameSite=Lax{secure}"
-    # A path that begins with two slashes would lead to another host.
-    location = "/" + target.lstrip("/")
     return Reply(
         303,
         (
-            (b"Location", location.encode("latin-1")),
+            (b"Location", _on_this_host(target)),
             (b"Set-Cookie", cookie.encode()),
             (b"Cache-Control", b"no-store"),
             (b"Referrer-Policy", b"no-referrer"),
@@ -261,14 +270,22 @@ def _entrance(head: RequestHead, link: str) -> Reply:
     )
 
 
+def _on_this_host(target: bytes) -> bytes:
+    """A target that a browser resolves against the host it is on.
+
+    Two slashes at the beginning name another host, and browsers read a backslash as a slash. They
+    also remove tabs and line ends; a request line has none.
+    """
+    return b"/" + target.lstrip(b"/\\")
+
+
 def _edits(head: RequestHead) -> Edits:
     """What opens the door is not told to what is behind it."""
-    given = head.get(b"cookie")
-    if given is None or COOKIE.encode() not in given:
-        return Edits(remove=_OURS)
-    kept = [
-        part for part in given.split(b"; ") if part.partition(b"=")[0].strip() != COOKIE.encode()
-    ]
+    _, target = _taken_out(head.target)
+    given = _cookies(head)
+    kept = [pair for name, pair in given if name != COOKIE.encode()]
+    if len(kept) == len(given):
+        return Edits(remove=_OURS, target=target)
     if not kept:
-        return Edits(remove=_OURS | {b"cookie"})
-    return Edits(put=((b"Cookie", b"; ".join(kept)),), remove=_OURS)
+        return Edits(remove=_OURS | {b"cookie"}, target=target)
+    return Edits(put=((b"Cookie", b"; ".join(kept)),), remove=_OURS, target=target)

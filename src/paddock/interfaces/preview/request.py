@@ -79,7 +79,7 @@ class Request:
             lines = b"".join([line for _, line in self.passed])
         return b"%b %b HTTP/1.1\r\n%b%b%b%b\r\n" % (
             head.method.encode(),
-            head.target,
+            edits.target or head.target,
             lines,
             self._forwarded(edits),
             edits.block,

@@ -29,8 +29,17 @@ class _Reader:
         if lower in _NOTED:
             noted = self.noted
             noted[lower] = noted[lower] + b", " + value if lower in noted else value
+        if lower == b"set-cookie":
+            value = for_one_host(value)
         if lower not in HOP_BY_HOP:
             self.passed.append((lower, b"%b: %b\r\n" % (name, value)))
+
+
+def for_one_host(cookie: bytes) -> bytes:
+    """A Set-Cookie without `Domain`: a sandbox sets no cookies for its siblings' hosts."""
+    pair, *attributes = cookie.split(b";")
+    kept = [each for each in attributes if each.partition(b"=")[0].strip().lower() != b"domain"]
+    return b";".join([pair, *kept])
 
 
 @dataclass(slots=True)
