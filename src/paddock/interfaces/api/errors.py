@@ -11,6 +11,7 @@ from fastapi.exceptions import (
 )
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from paddock.domain import errors
 from paddock.domain.errors import PaddockError
@@ -36,6 +37,7 @@ STATUS: Mapping[type[PaddockError], int] = {
 _RETRY_AFTER_S = {429: 1.0, 503: 5.0}
 _ROOM_S = 30.0
 """When to look whether there is room again, where nobody knows."""
+LEFT = "the request's body ended before it was complete"
 _OF_STATUS = {
     404: ("not_found", "look at /v1/openapi.json for what there is"),
     405: ("invalid_request", "look at /v1/openapi.json for the methods of this path"),
@@ -69,6 +71,11 @@ def install(app: FastAPI) -> None:
         what = f"{request.scope.get('method', 'WebSocket')} {request.url.path[:200]}"
         body = plain_body(request, code, f"{what}: {error.detail}", remediation)
         return JSONResponse(body, error.status_code, headers=dict(error.headers or {}))
+
+    @app.exception_handler(ClientDisconnect)
+    async def left(request: Request, _error: ClientDisconnect) -> JSONResponse:
+        # Not logged: it needs no token, so anyone could fill the log with it.
+        return JSONResponse(plain_body(request, "invalid_request", LEFT, "send all of it"), 400)
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> JSONResponse:

@@ -8,10 +8,11 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from paddock.domain import errors
 from paddock.domain.errors import PaddockError
-from paddock.interfaces.api.errors import explained
+from paddock.interfaces.api.errors import LEFT, explained
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +62,10 @@ def install(app: FastAPI) -> None:
     async def plain(request: Request, error: HTTPException) -> JSONResponse:
         message = f"{request.method} {request.url.path[:200]}: {error.detail}"
         return JSONResponse(body(error.status_code, message), error.status_code)
+
+    @app.exception_handler(ClientDisconnect)
+    async def left(_request: Request, _error: ClientDisconnect) -> JSONResponse:
+        return JSONResponse(body(400, LEFT), 400)
 
     @app.exception_handler(Exception)
     async def unexpected(_request: Request, error: Exception) -> JSONResponse:
