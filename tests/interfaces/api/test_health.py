@@ -78,3 +78,13 @@ async def test_only_operators_see_the_series(plane):
     refused = await stranger.get("/metrics")
     assert (refused.status, refused.error["code"]) == (403, "forbidden")
     assert (await plane.client("").get("/metrics")).status == 401
+
+
+async def test_a_narrow_token_of_the_operators_sees_no_series(plane):
+    """Issue: /metrics readable with narrow tokens."""
+    narrow = await plane.member(role="member", scopes=["sandboxes:read", "events:read"])
+    refused = await narrow.get("/metrics")
+    assert (refused.status, refused.error["code"]) == (403, "forbidden")
+    assert "settings:read" in refused.error["message"]
+    reader = await plane.member(role="viewer", scopes=["settings:read"])
+    assert (await reader.get("/metrics")).status == 200

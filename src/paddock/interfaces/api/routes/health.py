@@ -6,6 +6,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from paddock import __version__
 from paddock.domain.errors import Forbidden, PaddockError
+from paddock.domain.team import Scope
 from paddock.interfaces.api.context import Given, Who
 from paddock.interfaces.api.schemas.common import Shape
 
@@ -55,7 +56,8 @@ async def ready(given: Given) -> JSONResponse:
     responses={200: {"content": {"text/plain": {}}}},
 )
 async def metrics(given: Given, who: Who) -> Response:
-    """Prometheus series of the whole installation, for its operators."""
+    """Prometheus series of the whole installation, for its operators. It takes `settings:read`."""
+    who.require(Scope.SETTINGS_READ)
     if not who.operator:
         raise Forbidden(
             "the series tell of every team's sandboxes",
