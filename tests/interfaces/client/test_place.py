@@ -29,6 +29,7 @@ def test_the_server_of_this_machine_needs_no_configuration(home):
     place = find_place(environ=environ(home))
     assert (place.url, place.token) == ("http://127.0.0.1:7070", "tok_admin")
     assert "tok_admin" not in repr(place)
+    assert place.owner == (home / "data" / "admin-token").stat().st_uid
 
 
 def test_what_is_said_nearer_goes_first(home):

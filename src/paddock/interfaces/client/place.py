@@ -27,13 +27,17 @@ class Place:
     token: str = field(default="", repr=False)
     hint: str = ""
     """Where a token was looked for and not found."""
+    owner: int | None = None
+    """The uid of the server that wrote the token, if it comes from a data directory: no other
+    server is sent it."""
 
 
 def find_place(url: str = "", token: str = "", environ: Mapping[str, str] | None = None) -> Place:
     """The server that is meant. What is said nearer goes first: arguments, PADDOCK_URL and
     PADDOCK_TOKEN, `client.toml` in the user's configuration, then the server of this machine.
 
-    A token from a file goes only to the server that the file is about.
+    A token from a file goes only to the server that the file is about. For a data directory that
+    is the server that wrote it, whichever port is meant.
     """
     env = os.environ if environ is None else environ
     token = token or env.get(TOKEN_VARIABLE, "")
@@ -57,7 +61,8 @@ def is_said(environ: Mapping[str, str] | None = None) -> bool:
 def _of_this_machine(url: str, env: Mapping[str, str]) -> Place:
     path = Path(env.get("PADDOCK_SERVER__DATA_DIR", "") or _USUAL_DATA) / "admin-token"
     try:
-        return Place(url, path.read_text().strip())
+        with path.open() as file:
+            return Place(url, file.read().strip(), owner=os.fstat(file.fileno()).st_uid)
     except OSError as error:
         hint = f"set {TOKEN_VARIABLE}; the first one is in DATA-DIR/admin-token"
         return Place(url, hint=f"{hint} ({path}: {error.strerror})")

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import aiohttp
 
+from paddock.interfaces.client.peer import OwnConnector
+
 _MOST = 256
 _KEPT_S = 30
 
@@ -24,13 +26,14 @@ class Pool:
     _let_go: "weakref.finalize[[asyncio.AbstractEventLoop, _Held], object]"
 
     @classmethod
-    async def opened(cls, user: object) -> "Pool":
-        """It closes with its loop, or when nobody has the user any more.
+    async def opened(cls, user: object, owner: int | None = None) -> "Pool":
+        """It closes with its loop, or when nobody has the user any more. With an `owner` it
+        connects only to servers of this uid.
 
         What waits for the user's end keeps the session: were both collected together, in a circle
         of references, the session would complain that nobody had closed it.
         """
-        loop, held = asyncio.get_running_loop(), _session()
+        loop, held = asyncio.get_running_loop(), _session(owner)
         session = await anext(held)
         let_go = weakref.finalize(user, _close_soon, loop, held)
         let_go.atexit = False
@@ -46,9 +49,12 @@ class Pool:
         self._let_go()
 
 
-async def _session() -> _Held:
+async def _session(owner: int | None) -> _Held:
     """Held by a generator, because an event loop ends those that nobody has ended (PEP 525)."""
-    connector = aiohttp.TCPConnector(limit=_MOST, keepalive_timeout=_KEPT_S)
+    if owner is None:
+        connector = aiohttp.TCPConnector(limit=_MOST, keepalive_timeout=_KEPT_S)
+    else:
+        connector = OwnConnector(owner, limit=_MOST, keepalive_timeout=_KEPT_S)
     # A compressed answer saves nothing on a loopback and delays streams.
     headers = {"accept-encoding": "identity"}
     async with aiohttp.ClientSession(

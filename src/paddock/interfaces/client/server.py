@@ -260,7 +260,7 @@ class Server:
         if pool is None or pool.loop is not asyncio.get_running_loop():
             if pool is not None:
                 pool.close_soon()
-            self._pool = pool = await Pool.opened(self)
+            self._pool = pool = await Pool.opened(self, self._place.owner)
         return pool.session
 
     def _explained(self, error: PaddockError) -> PaddockError:
