@@ -13,6 +13,11 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 _NOT_ON_DISK = ("name", "env", "user", "workdir", "hardened", "runtime", "snapshot_ignore")
 
 
+def is_name(text: str) -> bool:
+    """Whether a template can have this name."""
+    return _NAME.fullmatch(text) is not None
+
+
 def is_image(reference: str) -> bool:
     """Whether this can only be an image's reference: no template's name has these characters."""
     return ":" in reference or "/" in reference
@@ -60,7 +65,7 @@ class Template:
     """Paths that snapshots leave out unless everything is asked for; see `domain.ignoring`."""
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
+        if not is_name(self.name):
             raise InvalidRequest(
                 f"template name {self.name!r} is not usable",
                 remediation="use a-z, 0-9, '.', '_' or '-'; at most 63; ends are a-z or 0-9",

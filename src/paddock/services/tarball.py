@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO, NoReturn, Self
 
-from paddock.domain.errors import InvalidRequest, LimitExceeded
+from paddock.domain.errors import Broken, InvalidRequest, LimitExceeded
 
 _CHUNK = 256 << 10
 _GZIP = b"\x1f\x8b"
@@ -196,13 +196,18 @@ def _count(member: tarfile.TarInfo, found: Contents) -> None:
 
 
 def to_zip(source: BinaryIO, target: BinaryIO) -> None:
-    """The same content as a zip: modes and symbolic links are kept, hard links become links."""
-    count = 0
+    """The same content as a zip: modes and symbolic links are kept, hard links become links.
+
+    The tar is what a sandbox says, so names that lead out of it are refused: whoever unpacks the
+    zip may use a program that follows them.
+    """
+    count, links = 0, _Links()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as made:
         for archive, member in members(source):
             name = posixpath.normpath(member.name)
             if name == ".":
                 continue
+            _check_for_zip(member, links)
             count += 1
             if count > _MOST_IN_ZIP:
                 raise LimitExceeded(
@@ -212,12 +217,22 @@ def to_zip(source: BinaryIO, target: BinaryIO) -> None:
             _add(made, archive, member, name)
 
 
+def _check_for_zip(member: tarfile.TarInfo, links: _Links) -> None:
+    name = posixpath.normpath(member.name)
+    if _leads_out(name) or links.are_on(name):
+        raise Broken(f"the sandbox's tar has {member.name[:200]!r}, which leads out of it")
+    if member.issym() or member.islnk():
+        links.add(name)
+
+
 def _add(
     made: zipfile.ZipFile, archive: tarfile.TarFile, member: tarfile.TarInfo, name: str
 ) -> None:
     # Names that are no UTF-8 cannot stand in a zip; they are shown escaped.
     name = name.encode("utf-8", "backslashreplace").decode()
     info = zipfile.ZipInfo(f"{name}/" if member.isdir() else name, _moment(member.mtime))
+    if info.filename in made.NameToInfo:
+        raise Broken(f"the sandbox's tar has {member.name[:200]!r} twice")
     info.compress_type = zipfile.ZIP_DEFLATED
     info.external_attr = _attributes(member)
     if member.isdir():
@@ -233,7 +248,7 @@ def _add(
 def _link(member: tarfile.TarInfo) -> str:
     if member.issym():
         return member.linkname
-    return posixpath.relpath(member.linkname, posixpath.dirname(member.name) or ".")
+    return posixpath.relpath(member.linkname or ".", posixpath.dirname(member.name) or ".")
 
 
 def _moment(mtime: float) -> tuple[int, int, int, int, int, int]:

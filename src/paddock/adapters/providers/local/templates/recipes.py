@@ -8,7 +8,7 @@ import msgspec
 
 from paddock.adapters.providers.local.storage.faults import explained
 from paddock.domain.errors import Broken, Conflict, InvalidRequest, NotFound
-from paddock.domain.template import SourceKind, Template, TemplateSource
+from paddock.domain.template import SourceKind, Template, TemplateSource, is_name
 
 BASE = Template(
     name="base",
@@ -112,7 +112,7 @@ class Recipes:
 
     def _read(self, name: str) -> Template | None:
         # A name that no template can have is not looked up: it may be a path to elsewhere.
-        if "/" in name or name.startswith("."):
+        if not is_name(name):
             return None
         try:
             kept = msgspec.json.decode(self._path(name).read_bytes(), type=dict[str, Any])
