@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from paddock.adapters.providers.host.cgroups import Cgroup
+from paddock.adapters.providers.host.mounts import Bind
 from paddock.adapters.providers.host.processes import Process
 from paddock.domain.errors import Broken, TimedOut, Unavailable
 
@@ -69,14 +70,16 @@ class LaunchControl:
         *,
         timeout: float,
         overlay: Mapping[str, Any] | None = None,
-        sealed: Sequence[tuple[str, str]] = (),
+        binds: Sequence[Bind] = (),
     ) -> Finished:
-        """Run a program in the launcher's namespace, with an overlay mounted meanwhile, and what is
-        sealed shown read-only in its other place.
+        """Run a program in the launcher's namespace, with an overlay and `binds` mounted meanwhile.
 
         One that takes longer than `timeout` is killed.
         """
-        mounted: dict[str, Any] = {"overlay": overlay and dict(overlay), "sealed": list(sealed)}
+        mounted: dict[str, Any] = {
+            "overlay": overlay and dict(overlay),
+            "binds": [asdict(bind) for bind in binds],
+        }
         answer = await self._ask("run", timeout, argv=list(argv), timeout=timeout, **mounted)
         return Finished(answer["code"], answer["output"])
 

@@ -145,12 +145,12 @@ class Launcher:
         self.programs[pid] = _Program(request, output, time.monotonic() + timeout, undo)
 
     def _mount(
-        self, *, overlay: dict[str, Any] | None, sealed: list[list[str]]
+        self, *, overlay: dict[str, Any] | None, binds: list[dict[str, Any]]
     ) -> Callable[[], None]:
         with contextlib.ExitStack() as mounted:
             if overlay is not None:
                 mounted.callback(self.mounter.mount_overlay(**overlay))
-            mounted.callback(self.mounter.mount_sealed(sealed))
+            mounted.callback(self.mounter.mount_binds(mounts.Bind(**bind) for bind in binds))
             return mounted.pop_all().close
 
     def _join(self, request: int, listener: int, timeout: float, order: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -10,6 +10,26 @@ from pathlib import Path
 from paddock.adapters.providers.host import syscalls
 
 _UNIFIED = "/sys/fs/cgroup/unified"
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """A directory or a file of the host at another path, where a runtime takes it from.
+
+    The kernel of the host enforces the attributes. A runtime cannot be relied upon: crun 1.8 drops
+    them for what may be written to, and gVisor truncates files that may only be read.
+    """
+
+    source: str
+    target: str
+    read_only: bool = False
+    noexec: bool = False
+
+    @property
+    def attributes(self) -> int:
+        kept = syscalls.MOUNT_ATTR_NOSUID | syscalls.MOUNT_ATTR_NODEV
+        kept |= syscalls.MOUNT_ATTR_RDONLY if self.read_only else 0
+        return kept | (syscalls.MOUNT_ATTR_NOEXEC if self.noexec else 0)
 
 
 @dataclass
@@ -55,7 +75,7 @@ class Mounter:
         target.mkdir(parents=True)
         try:
             with _user_namespace(first_id, ids) as namespace:
-                syscalls.mount_idmapped(lower, str(target), namespace)
+                syscalls.mount_bind(lower, str(target), 0, namespace)
         except OSError:
             target.rmdir()
             raise
@@ -84,25 +104,13 @@ class Mounter:
         syscalls.mount("overlay", target, "overlay", 0, options)
         return lambda: syscalls.umount(target, syscalls.MNT_DETACH)
 
-    def mount_sealed(self, pairs: list[list[str]]) -> Callable[[], None]:
-        """Show sources at targets, read-only whatever the runtime makes of it; the answer unmounts.
-
-        gVisor keeps files from being written to by itself, but not from being truncated.
-        """
-        done: list[str] = []
-
-        def undo() -> None:
-            for target in done:
-                syscalls.umount(target, syscalls.MNT_DETACH)
-
-        try:
-            for source, target in pairs:
-                syscalls.mount_read_only(source, target)
-                done.append(target)
-        except OSError:
-            undo()
-            raise
-        return undo
+    def mount_binds(self, binds: Iterable[Bind]) -> Callable[[], None]:
+        """Show each source at its target; the answer unmounts."""
+        with contextlib.ExitStack() as mounted:
+            for bind in binds:
+                syscalls.mount_bind(bind.source, bind.target, bind.attributes)
+                mounted.callback(syscalls.umount, bind.target, syscalls.MNT_DETACH)
+            return mounted.pop_all().close
 
 
 def _escape(path: str) -> str:

@@ -15,14 +15,13 @@ CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 
 MS_RDONLY = 1
-MS_NOSUID = 2
-MS_NODEV = 4
-MS_NOEXEC = 8
-MS_REMOUNT = 32
-MS_BIND = 4096
 MS_REC = 16384
 MS_SLAVE = 1 << 19
 MNT_DETACH = 2
+MOUNT_ATTR_RDONLY = 1
+MOUNT_ATTR_NOSUID = 2
+MOUNT_ATTR_NODEV = 4
+MOUNT_ATTR_NOEXEC = 8
 
 _PR_SET_DUMPABLE = 4
 _PR_CAPBSET_DROP = 24
@@ -80,34 +79,21 @@ def umount(target: str, flags: int = 0) -> None:
     _check(_libc.umount2(target.encode(), flags), f"umount {target}")
 
 
-def mount_read_only(source: str, target: str) -> None:
-    """Show `source` at `target`, where the kernel of this host lets nobody write."""
-    mount(source, target, flags=MS_BIND)
-    # What is not said again is lost, and a program could be started where none may be.
-    noexec = MS_NOEXEC if os.statvfs(target).f_flag & os.ST_NOEXEC else 0
-    sealed = MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | noexec
-    try:
-        mount("none", target, flags=sealed)
-    except OSError:
-        umount(target, MNT_DETACH)
-        raise
-
-
-def mount_idmapped(source: str, target: str, user_namespace_fd: int) -> None:
-    """Show `source` at `target` with its owners shifted by the user namespace's mapping."""
+def mount_bind(source: str, target: str, attributes: int, user_namespace: int = -1) -> None:
+    """Show `source` at `target` with these attributes, and with its owners shifted by the mapping
+    of a user namespace, if one is given. The attributes hold from the first moment."""
     tree = _check(
         _libc.syscall(
-            _SYS_OPEN_TREE,
-            _AT_FDCWD,
-            source.encode(),
-            _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_EMPTY_PATH,
+            _SYS_OPEN_TREE, _AT_FDCWD, source.encode(), _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC
         ),
         f"open_tree {source}",
     )
     try:
-        attributes = struct.pack("=QQQQ", _MOUNT_ATTR_IDMAP, 0, 0, user_namespace_fd)
+        shifted = user_namespace >= 0
+        wanted = attributes | (_MOUNT_ATTR_IDMAP if shifted else 0)
+        changes = struct.pack("=QQQQ", wanted, 0, 0, user_namespace if shifted else 0)
         _check(
-            _libc.syscall(_SYS_MOUNT_SETATTR, tree, b"", _AT_EMPTY_PATH, attributes, 32),
+            _libc.syscall(_SYS_MOUNT_SETATTR, tree, b"", _AT_EMPTY_PATH, changes, len(changes)),
             f"mount_setattr {source}",
         )
         _check(

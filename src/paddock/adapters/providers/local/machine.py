@@ -15,12 +15,13 @@ from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.host import capabilities
 from paddock.adapters.providers.host.cgroups import Cgroup, Hierarchies, is_member
 from paddock.adapters.providers.host.launch_control import LaunchControl
+from paddock.adapters.providers.host.mounts import Bind
 from paddock.adapters.providers.host.processes import Process
-from paddock.adapters.providers.local import bundle, door, host_layer, packed, runtime
+from paddock.adapters.providers.local import binds, bundle, door, host_layer, packed, runtime
 from paddock.adapters.providers.local.layout import Layout
 from paddock.adapters.providers.local.plan import Image
 from paddock.adapters.providers.local.records import Machine, SandboxRecord, boot_id
-from paddock.adapters.providers.local.shared_volumes import binds
+from paddock.adapters.providers.local.shared_volumes import volume_binds
 from paddock.adapters.providers.local.storage.faults import explained
 from paddock.adapters.providers.local.storage.volumes import make_parts
 from paddock.adapters.providers.local.tunnels import Tunnels
@@ -32,8 +33,6 @@ _BOOT_TIMEOUT_S = 30.0
 _RESTORE_TIMEOUT_S = 300.0
 """What it takes goes by how much memory there is to be read."""
 _BACKLOG = 512
-Sealed = list[tuple[str, str]]
-"""What of the host a sandbox sees and the host itself keeps it from writing to, and where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ class Machines:
     async def _boot(self, record: SandboxRecord, disk: "Disk") -> Machine:
         engine = runtime.choose(record.runtime)
         image = disk.image
-        directory, sealed = await self._bundle(record, engine, disk)
+        directory, bound = await self._bundle(record, engine, disk)
         self.on_step("boot.bundle")
         lowers = [*self._more_layers(engine), str(self.host_layer), record.lower]
         if record.idmap is not None:
@@ -112,7 +111,7 @@ class Machines:
                     "first_id": record.idmap.first if record.idmap else None,
                     "above": disk.above,
                 },
-                sealed=sealed,
+                binds=bound,
             )
         )
         self.on_step("boot.runtime")
@@ -124,6 +123,7 @@ class Machines:
         init = self._first_process(record, engine)
         guest = init
         if engine.joinable:
+            binds.check_attributes(record.ref, init.pid)
             guest = await self._join(record, init)
         else:
             # A packed guest is the first process itself; only its socket has to come out.
@@ -134,7 +134,7 @@ class Machines:
 
     async def _bundle(
         self, record: SandboxRecord, engine: runtime.Runtime, disk: "Disk"
-    ) -> tuple[Path, Sealed]:
+    ) -> tuple[Path, list[Bind]]:
         if engine.joinable:
             return self._write_bundle(record, engine, disk)
         # What a sandbox has put where its guest comes and goes is removed first, all of it.
@@ -164,8 +164,8 @@ class Machines:
 
     def _write_bundle(
         self, record: SandboxRecord, engine: runtime.Runtime, disk: "Disk"
-    ) -> tuple[Path, Sealed]:
-        image, sealed = disk.image, Sealed()
+    ) -> tuple[Path, list[Bind]]:
+        image = disk.image
         directory = self.layout.bundle(record.ref)
         (directory / "rootfs").mkdir(parents=True, exist_ok=True)
         spec = bundle.BundleSpec(
@@ -179,18 +179,20 @@ class Machines:
             read_only=bool(disk.above),
             extra_mounts=(
                 *self._agents(image),
-                *binds(self.volumes.parent, record.volumes, read_only=bool(disk.above)),
+                *volume_binds(self.volumes.parent, record.volumes, read_only=bool(disk.above)),
             ),
         )
         if not engine.joinable:
             volume = self.volumes / record.ref
             archive = packed.archive(self.host_layer.parent, image.guest if image else "")
             spec = packed.prepare(spec, record, volume, archive)
-            spec, sealed = packed.sealed(spec, directory / "sealed")
             if image is not None:
                 door.write_letter(volume, record.token)
-        (directory / "config.json").write_text(json.dumps(bundle.build(spec)))
-        return directory, sealed
+        config, bound = binds.relocate(
+            bundle.build(spec), directory / "mounts", read_only_only=not engine.joinable
+        )
+        (directory / "config.json").write_text(json.dumps(config))
+        return directory, bound
 
     def _agents(self, image: Image | None) -> tuple[dict[str, Any], ...]:
         """Processes that go on have what was mounted for them, and nothing more."""

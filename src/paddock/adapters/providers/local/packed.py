@@ -54,32 +54,6 @@ def prepare(spec: BundleSpec, record: SandboxRecord, volume: Path, archive: str)
     )
 
 
-def sealed(spec: BundleSpec, place: Path) -> tuple[BundleSpec, list[tuple[str, str]]]:
-    """The same bundle with all that it only reads in other places, and what is to be shown there.
-
-    gVisor forbids a sandbox to write to such a file, and truncates it all the same: it has to be
-    the host that forbids.
-    """
-    mounts, shown = [], []
-    for number, mount in enumerate(spec.extra_mounts):
-        if "ro" in mount["options"]:
-            source = Path(mount["source"])
-            target = place / str(number) / source.name
-            _make_like(source, target)
-            shown.append((str(source), str(target)))
-            mount = {**mount, "source": str(target)}
-        mounts.append(mount)
-    return replace(spec, extra_mounts=tuple(mounts)), shown
-
-
-def _make_like(source: Path, target: Path) -> None:
-    if source.is_dir():
-        target.mkdir(parents=True, exist_ok=True)
-    else:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.touch()
-
-
 def archive(directory: Path, name: str = "") -> str:
     """The guest as one file: that of this installation, or the one that a guest began with."""
     return str(directory / name) if name else pack.ensure(str(directory))

@@ -93,7 +93,7 @@ def check_volumes(shared: SharedVolumes, spec: SandboxSpec, plan: Plan) -> None:
     shared.check(spec.volumes, plan.idmap)
 
 
-def binds(
+def volume_binds(
     pool: Path, mounts: Sequence[VolumeMount], *, read_only: bool
 ) -> tuple[dict[str, Any], ...]:
     """For a bundle. A volume that was deleted is left out: its sandbox starts without it."""

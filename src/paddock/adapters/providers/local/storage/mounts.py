@@ -18,6 +18,8 @@ class Mount:
     kind: str
     source: str
     options: str
+    attributes: frozenset[str] = frozenset()
+    """Such as `ro` and `nosuid`: of this mount, not of the file system."""
 
 
 def mount_of(path: Path) -> Mount:
@@ -62,6 +64,7 @@ def _parse(line: str) -> Mount:
         kind=tail[0],
         source=_plain(tail[1]),
         options=_plain(tail[2]),
+        attributes=frozenset(fields[5].split(",")),
     )
 
 

@@ -1,0 +1,57 @@
+"""Bind mounts of a bundle: the launcher makes them, and the sandbox's mount table is checked."""
+
+from pathlib import Path
+from typing import Any
+
+from paddock.adapters.providers.host.mounts import Bind
+from paddock.adapters.providers.local.bundle import GUEST_STATE
+from paddock.adapters.providers.local.storage.mounts import Mount, mounts
+from paddock.domain.errors import Broken
+
+_OF_THE_KERNEL = frozenset("cgroup cgroup2 devpts devtmpfs mqueue overlay proc sysfs tmpfs".split())
+"""File systems that a sandbox has of its own, or that hold nothing of the host's disks."""
+
+
+def relocate(
+    config: dict[str, Any], place: Path, *, read_only_only: bool
+) -> tuple[dict[str, Any], list[Bind]]:
+    """The same bundle with its bind mounts taken from below `place`, and what to mount there.
+
+    The host's kernel then enforces their attributes, whatever the runtime does.
+    """
+    relocated, binds = [], []
+    for number, mount in enumerate(config["mounts"]):
+        options = mount["options"]
+        if mount["type"] == "bind" and ("ro" in options or not read_only_only):
+            source = Path(mount["source"])
+            target = place / str(number) / source.name
+            _make_like(source, target)
+            bind = Bind(str(source), str(target), "ro" in options, "noexec" in options)
+            binds.append(bind)
+            mount = {**mount, "source": str(target)}
+        relocated.append(mount)
+    return {**config, "mounts": relocated}, binds
+
+
+def _make_like(source: Path, target: Path) -> None:
+    if source.is_dir():
+        target.mkdir(parents=True, exist_ok=True)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.touch()
+
+
+def check_attributes(ref: str, pid: int) -> None:
+    """Broken unless every mount of the host's files in a sandbox keeps set-user-ID programs and
+    devices from working, and programs in the guest's state from being started."""
+    for mount in mounts(str(pid)):
+        if mount.kind not in _OF_THE_KERNEL and (missing := _missing(mount)):
+            raise Broken(
+                f"{mount.point} of sandbox {ref} is mounted without {', '.join(missing)}",
+                remediation="the OCI runtime changed the mount; choose another with local.runtime",
+            )
+
+
+def _missing(mount: Mount) -> list[str]:
+    wanted = ["nosuid", "nodev", *(["noexec"] if mount.point == GUEST_STATE else [])]
+    return [each for each in wanted if each not in mount.attributes]

@@ -1,0 +1,69 @@
+"""Mounts in a sandbox: issue "crun drops nosuid,nodev,noexec"."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from paddock.adapters.providers.local.binds import check_attributes
+from paddock.domain.errors import Broken, NotFound
+from paddock.domain.ids import new_id
+from paddock.domain.volume import VOLUME_PREFIX, VolumeMount
+from paddock.guest_client import Guest
+from paddock.ports.provider import SandboxSpec
+from tests.security.conftest import Fenced
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@asynccontextmanager
+async def sandbox_with_volume(fenced: Fenced) -> AsyncIterator[Guest]:
+    """A sandbox with one volume at /data and /seen, where it may only be read; on providers
+    without volumes, with two directories there."""
+    provider, volume = fenced.provider, new_id(VOLUME_PREFIX)
+    spec = SandboxSpec(template=fenced.template)
+    if provider.capabilities.volumes:
+        await provider.create_volume(volume, None)
+        mounted = VolumeMount(volume, "/data"), VolumeMount(volume, "/seen", read_only=True)
+        spec = SandboxSpec(template=fenced.template, volumes=mounted)
+    seen = await provider.create(f"mounts-{os.urandom(8).hex()}", spec)
+    try:
+        async with Guest(await provider.guest(seen.ref)) as guest:
+            await guest.exec(["mkdir", "-p", "/data", "/seen"], user="root")
+            yield guest
+    finally:
+        await provider.destroy(seen.ref)
+        if provider.capabilities.volumes:
+            await provider.delete_volume(volume)
+            with pytest.raises(NotFound):
+                await provider.open_volume(volume)
+
+
+@pytest.fixture(scope="module")
+async def inside(fenced: Fenced) -> AsyncIterator[Guest]:
+    async with sandbox_with_volume(fenced) as guest:
+        yield guest
+
+
+async def attributes(guest: Guest) -> dict[str, set[str]]:
+    table = (await guest.exec(["cat", "/proc/self/mountinfo"])).stdout.decode()
+    fields = [line.split(" ") for line in table.splitlines()]
+    return {each[4]: set(each[5].split(",")) for each in fields}
+
+
+async def test_writable_mounts_keep_set_user_id_programs_and_devices_from_working(
+    fenced: Fenced, inside: Guest
+) -> None:
+    if fenced.has_own_kernel or not fenced.provider.capabilities.volumes:
+        return  # its mounts are made by another kernel, or there are none of the host's disks
+    found = await attributes(inside)
+    assert found["/data"] >= {"rw", "nosuid", "nodev"}
+    assert found["/seen"] >= {"ro", "nosuid", "nodev"}
+    assert found["/run/paddock"] >= {"rw", "nosuid", "nodev", "noexec"}
+
+
+def test_a_sandbox_whose_runtime_dropped_attributes_is_refused() -> None:
+    """The mount table of this process stands for one: the host's disks are mounted in it."""
+    with pytest.raises(Broken, match="nosuid"):
+        check_attributes("a sandbox", os.getpid())
