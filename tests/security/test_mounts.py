@@ -1,4 +1,4 @@
-"""Mounts in a sandbox: issue "crun drops nosuid,nodev,noexec"."""
+"""Mounts in a sandbox: issues "crun drops nosuid,nodev,noexec" and "undeletable volume"."""
 
 import os
 from collections.abc import AsyncIterator
@@ -15,6 +15,14 @@ from paddock.ports.provider import SandboxSpec
 from tests.security.conftest import Fenced
 
 pytestmark = pytest.mark.timeout(120)
+_SUBVOLUMES = {
+    "SUBVOL_CREATE": 0x5000940E,
+    "SUBVOL_CREATE_V2": 0x50009418,
+    "SNAP_CREATE": 0x50009401,
+    "SNAP_CREATE_V2": 0x50009417,
+    "SUBVOL_SETFLAGS": 0x4008941A,
+    "SUBVOL_CREATE, as 64 bits": 0x1_5000_940E,
+}
 
 
 @asynccontextmanager
@@ -67,3 +75,23 @@ def test_a_sandbox_whose_runtime_dropped_attributes_is_refused() -> None:
     """The mount table of this process stands for one: the host's disks are mounted in it."""
     with pytest.raises(Broken, match="nosuid"):
         check_attributes("a sandbox", os.getpid())
+
+
+@pytest.mark.parametrize("request_name", _SUBVOLUMES)
+async def test_no_subvolume_is_made_inside(inside: Guest, request_name: str) -> None:
+    program = (
+        "import ctypes, os, struct\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        "directory = os.open('/data', os.O_RDONLY)\n"
+        "asked = ctypes.create_string_buffer(struct.pack('=q4088s', 0, b'within'))\n"
+        f"done = libc.ioctl(directory, ctypes.c_ulong({_SUBVOLUMES[request_name]}), asked)\n"
+        "print(done, os.listdir('/data'))\n"
+    )
+    done = await inside.exec(["python3", "-c", program], user="root")
+    assert (done.stdout, done.stderr) == (b"-1 []\n", b"")
+
+
+async def test_files_still_share_their_blocks(fenced: Fenced, inside: Guest) -> None:
+    """Cloning a file is a request of btrfs's kind, and every file system has it."""
+    tried = "echo x > /tmp/a && cp --reflink=auto /tmp/a /tmp/b && cat /tmp/b"
+    assert (await inside.exec(["sh", "-c", tried], user="root")).stdout == b"x\n"

@@ -23,7 +23,7 @@ futex_wait futex_waitv futex_wake futimesat get_robust_list get_thread_area getc
 getdents64 getegid geteuid getgid getgroups getitimer getpeername getpgid getpgrp getpid getppid
 getpriority getrandom getresgid getresuid getrlimit getrusage getsid getsockname getsockopt gettid
 gettimeofday getuid getxattr inotify_add_watch inotify_init inotify_init1 inotify_rm_watch
-io_cancel io_destroy io_getevents io_pgetevents io_setup io_submit ioctl ioprio_get ioprio_set kill
+io_cancel io_destroy io_getevents io_pgetevents io_setup io_submit ioprio_get ioprio_set kill
 landlock_add_rule landlock_create_ruleset landlock_restrict_self lchown lgetxattr link linkat
 listen listxattr llistxattr lremovexattr lseek lsetxattr lstat madvise map_shadow_stack membarrier
 memfd_create memfd_secret mincore mkdir mkdirat mknod mknodat mlock mlock2 mlockall mmap
@@ -59,6 +59,11 @@ settimeofday swapoff swapon sysfs syslog umount2 unshare uselib userfaultfd usta
 _NAMESPACE_FLAGS = 0x7E020000
 _EVERYTHING = 0xFFFFFFFF
 _AF_VSOCK, _AF_LAST = 40, 45
+_BTRFS = 0x94 << 8
+"""The kind of btrfs's own requests. With them a sandbox could make subvolumes in what is mounted
+into it, which the limits of its disk do not hold for and which rm(1) cannot remove."""
+_SHARING = (0x40049409, 0x4020940D, 0xC0189436)
+"""FICLONE, FICLONERANGE and FIDEDUPERANGE, which every file system has under btrfs's kind."""
 _PERSONALITIES = (0x0, 0x0008, 0x20000, 0x20008, 0x40000, _EVERYTHING)
 
 
@@ -105,6 +110,16 @@ def _rules() -> list[_Rule]:
         *(
             _Rule(("socket",), None, (_Compare(0, "SCMP_CMP_EQ", family),))
             for family in range(_AF_VSOCK + 1, _AF_LAST + 1)
+        ),
+        # Every ioctl but those of btrfs. "Another kind" is said bit by bit: one rule cannot compare
+        # an argument twice, and the kernel looks at 32 of its 64 bits.
+        *(
+            _Rule(("ioctl",), None, (_Compare(1, "SCMP_CMP_MASKED_EQ", bit, bit & ~_BTRFS),))
+            for bit in (1 << number for number in range(8, 16))
+        ),
+        *(
+            _Rule(("ioctl",), None, (_Compare(1, "SCMP_CMP_MASKED_EQ", _EVERYTHING, request),))
+            for request in _SHARING
         ),
         _Rule(tuple(REFUSED), errno.EPERM),
     ]

@@ -13,7 +13,6 @@ from paddock.adapters.providers.local.bundle import IdMap, bind
 from paddock.adapters.providers.local.plan import Plan
 from paddock.adapters.providers.local.storage import Storage
 from paddock.adapters.providers.local.storage.faults import explained
-from paddock.adapters.providers.local.storage.trees import remove_tree
 from paddock.adapters.providers.local.storage.volumes import SHARED
 from paddock.adapters.providers.local.volume_files import USER, LocalVolumeFiles
 from paddock.domain.errors import Conflict, InvalidRequest, NotFound, Unsupported
@@ -57,10 +56,8 @@ class SharedVolumes:
         await uncancelled(asyncio.to_thread(self._delete, self.place(volume)))
 
     def _delete(self, place: Path) -> None:
-        with explained(place):
-            if place.exists():  # what is mounted in a sandbox stays there, with nothing in it
-                for entry in (place / "upper").iterdir():
-                    remove_tree(entry)
+        if place.exists():  # what is mounted in a sandbox stays there, with nothing in it
+            self.storage.empty(place)
         self.storage.delete(place)
 
     async def open(self, volume: str) -> LocalVolumeFiles:

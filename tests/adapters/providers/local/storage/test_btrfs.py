@@ -1,7 +1,9 @@
 """What only subvolumes and their quotas can do."""
 
 import errno
+import fcntl
 import os
+import struct
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -15,6 +17,8 @@ from paddock.adapters.providers.local.storage.quotas import Quotas
 
 from .conftest import OWNER
 from .disks import disk, fill, run
+
+SET_FLAGS, READ_ONLY = 0x4008941A, 2
 
 
 @pytest.fixture
@@ -110,6 +114,27 @@ def test_nested_subvolumes_are_deleted_with_their_volume(btrfs: Storage, volume:
         ioctls.create_subvolume(directory, "innermost")
     btrfs.delete(volume)
     assert list(volume.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("verb", ["empty", "delete"])
+def test_read_only_subvolumes_inside_do_not_keep_a_volume(
+    btrfs: Storage, volume: Path, verb: str
+) -> None:
+    """Each within another, below a path that is longer than the kernel can name."""
+    with ExitStack() as held:
+        place = held.enter_context(ioctls.opened(volume / "upper"))
+        for _ in range(30):
+            os.mkdir("d" * 200, dir_fd=place)
+            place = os.open("d" * 200, os.O_RDONLY, dir_fd=place)
+            held.callback(os.close, place)
+        for _ in range(3):
+            ioctls.create_subvolume(place, "inner")
+            inner = os.open("inner", os.O_RDONLY, dir_fd=place)
+            held.callback(os.close, inner)
+            held.callback(fcntl.ioctl, inner, SET_FLAGS, struct.pack("=Q", READ_ONLY))
+            place = inner
+    getattr(btrfs, verb)(volume)
+    assert not volume.exists() or list((volume / "upper").iterdir()) == []
 
 
 def test_a_directory_that_holds_a_volume_is_deleted_with_it(btrfs: Storage) -> None:

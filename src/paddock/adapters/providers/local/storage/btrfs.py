@@ -15,6 +15,7 @@ from paddock.adapters.providers.local.storage.volumes import (
     draft_name,
     drafted,
     drafts_on_shelves,
+    empty_upper,
     is_draft,
     make_parts,
     make_shelves,
@@ -78,6 +79,12 @@ class BtrfsStorage:
                 with ioctls.opened(self.pool) as directory:
                     ioctls.sync_filesystem(directory)
 
+    def empty(self, volume: Path) -> None:
+        with explained(volume), ioctls.opened(volume) as directory:
+            if is_subvolume(volume):
+                _destroy_nested(directory, ioctls.subvolume_id(directory))
+            empty_upper(volume)
+
     def set_limit(self, volume: Path, limit_bytes: int | None) -> None:
         """Nothing where quotas are off, as `enforces_disk_limit` says."""
         with explained(volume), ioctls.opened(volume) as directory:
@@ -132,9 +139,7 @@ class BtrfsStorage:
                 subvolume = ioctls.subvolume_id(directory)
                 with suppress(OSError):
                     ioctls.clear_protection(directory)
-            nested = _nested(parent, subvolume)
-            for inner in reversed(nested):
-                ioctls.destroy_subvolume_by_id(parent, inner)
+                nested = _destroy_nested(directory, subvolume)
             ioctls.destroy_subvolume(parent, volume.name)
             self._quotas.forget(parent, subvolume, nested)
 
@@ -156,9 +161,21 @@ def check_subvolumes(directory: Path) -> None:
             raise NotHere(f"subvolumes cannot be made there ({error.strerror})") from error
 
 
-def _nested(filesystem: int, subvolume: int) -> list[int]:
-    """Subvolumes that a sandbox's root made inside, outer ones first."""
-    found: list[int] = []
-    for inner in ioctls.nested_subvolumes(filesystem, subvolume):
-        found += [inner, *_nested(filesystem, inner)]
-    return found
+def _destroy_nested(filesystem: int, subvolume: int) -> list[int]:
+    """Destroy the subvolumes that were made inside, also read-only ones; returns their ids.
+
+    Sandboxes cannot make any. An older version let their root do so in what was mounted there.
+    """
+    found: list[tuple[int, ioctls.Nested]] = []
+    waiting = [subvolume]
+    while waiting:
+        outer = waiting.pop()
+        for inner in ioctls.nested_subvolumes(filesystem, outer):
+            with ioctls.opened_by_id(filesystem, inner.id) as root:
+                ioctls.make_writable(root)
+            found.append((outer, inner))
+            waiting.append(inner.id)
+    for outer, inner in reversed(found):  # none before those that are in it
+        with ioctls.opened_by_id(filesystem, outer, inner.directory) as directory:
+            ioctls.destroy_subvolume(directory, inner.name)
+    return [inner.id for _, inner in found]

@@ -1,11 +1,13 @@
 """The kernel's btrfs interface, one function per request; every one raises OSError."""
 
+import ctypes
 import fcntl
 import os
 import struct
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 FIRST_FREE_OBJECTID = 256
@@ -15,9 +17,9 @@ NO_LIMIT = 2**64 - 1
 SIMPLE_QUOTA, CLASSIC_QUOTA = 4, 1
 
 _ROOT_TREE = 1
-_ROOT_ITEM, _ROOT_REF = 132, 156
+_INODE_ITEM, _ROOT_ITEM, _ROOT_REF = 1, 132, 156
 _MAX_REFERENCED = 1
-_SPEC_BY_ID = 1 << 4
+_HANDLE_WITHOUT_PARENT = 0x4D
 _NONE, _WRITE, _READ, _BOTH = 0, 1, 2, 3
 
 
@@ -28,7 +30,7 @@ def _request(direction: int, number: int, size: int) -> int:
 _SUBVOL_CREATE = _request(_WRITE, 14, 4096)
 _SNAP_DESTROY = _request(_WRITE, 15, 4096)
 _SNAP_CREATE_V2 = _request(_WRITE, 23, 4096)
-_SNAP_DESTROY_V2 = _request(_WRITE, 63, 4096)
+_SUBVOL_SETFLAGS = _request(_WRITE, 26, 8)
 _TREE_SEARCH = _request(_BOTH, 17, 4096)
 _INO_LOOKUP = _request(_BOTH, 18, 4096)
 _FS_INFO = _request(_READ, 31, 1024)
@@ -40,6 +42,18 @@ _FS_SYNC = _request(_NONE, 8, 0)
 _FICLONE = 0x40049409
 _GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
 _IMMUTABLE, _APPEND_ONLY = 0x10, 0x20
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """A subvolume within another: its id, and the directory and name that it has there."""
+
+    id: int
+    directory: int
+    name: bytes
 
 
 @contextmanager
@@ -61,13 +75,33 @@ def snapshot(source: int, parent: int, name: str) -> None:
     fcntl.ioctl(parent, _SNAP_CREATE_V2, bytearray(argument))
 
 
-def destroy_subvolume(parent: int, name: str) -> None:
+def destroy_subvolume(parent: int, name: str | bytes) -> None:
     fcntl.ioctl(parent, _SNAP_DESTROY, bytearray(struct.pack("=q4088s", 0, os.fsencode(name))))
 
 
-def destroy_subvolume_by_id(filesystem: int, subvolume: int) -> None:
-    argument = struct.pack("=qQQ32xQ4032x", 0, 0, _SPEC_BY_ID, subvolume)
-    fcntl.ioctl(filesystem, _SNAP_DESTROY_V2, bytearray(argument))
+def make_writable(subvolume: int) -> None:
+    """Nothing within a read-only subvolume can be removed."""
+    fcntl.ioctl(subvolume, _SUBVOL_SETFLAGS, struct.pack("=Q", 0))
+
+
+@contextmanager
+def opened_by_id(
+    filesystem: int, subvolume: int, inode: int = FIRST_FREE_OBJECTID
+) -> Iterator[int]:
+    """A directory by its numbers: its path may be too long to name, or change meanwhile."""
+    found = next(_search(filesystem, subvolume, inode, _INODE_ITEM))[1]
+    generation = struct.unpack_from("=Q", found)[0] & 0xFFFFFFFF
+    handle = struct.pack("=Ii", 20, _HANDLE_WITHOUT_PARENT)
+    handle += struct.pack("=QQI", inode, subvolume, generation)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    descriptor = _libc.open_by_handle_at(filesystem, handle, flags)
+    if descriptor < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"directory {inode} of subvolume {subvolume}: {os.strerror(code)}")
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def subvolume_id(directory: int) -> int:
@@ -78,20 +112,26 @@ def subvolume_id(directory: int) -> int:
     return int(struct.unpack_from("=Q", answer)[0])
 
 
-def nested_subvolumes(filesystem: int, parent: int) -> list[int]:
-    return list(_search_root_tree(filesystem, parent, _ROOT_REF))
+def nested_subvolumes(filesystem: int, parent: int) -> list[Nested]:
+    return [_nested(*found) for found in _search(filesystem, _ROOT_TREE, parent, _ROOT_REF)]
+
+
+def _nested(subvolume: int, reference: bytes) -> Nested:
+    directory, _, length = struct.unpack_from("=QQH", reference)
+    return Nested(subvolume, directory, reference[18 : 18 + length])
 
 
 def subvolume_exists(filesystem: int, subvolume: int) -> bool:
     """Also true for one that was destroyed but is still being taken apart."""
-    return any(True for _ in _search_root_tree(filesystem, subvolume, _ROOT_ITEM))
+    return any(True for _ in _search(filesystem, _ROOT_TREE, subvolume, _ROOT_ITEM))
 
 
-def _search_root_tree(filesystem: int, objectid: int, kind: int) -> Iterator[int]:
+def _search(filesystem: int, tree: int, objectid: int, kind: int) -> Iterator[tuple[int, bytes]]:
+    """The offsets and contents of all items of one kind."""
     offset = 0
     while True:
         page = bytearray(4096)
-        bounds = (_ROOT_TREE, objectid, objectid, offset, NO_LIMIT, 0, NO_LIMIT)
+        bounds = (tree, objectid, objectid, offset, NO_LIMIT, 0, NO_LIMIT)
         struct.pack_into("=7Q4I", page, 0, *bounds, kind, kind, 64, 0)
         fcntl.ioctl(filesystem, _TREE_SEARCH, page)
         found = struct.unpack_from("=I", page, 64)[0]
@@ -100,8 +140,9 @@ def _search_root_tree(filesystem: int, objectid: int, kind: int) -> Iterator[int
         position = 104
         for _ in range(found):
             _, _, offset, _, length = struct.unpack_from("=QQQII", page, position)
-            yield offset
-            position += 32 + length
+            position += 32
+            yield offset, bytes(page[position : position + length])
+            position += length
         if offset == NO_LIMIT:
             return
         offset += 1

@@ -15,6 +15,7 @@ from paddock.adapters.providers.local.storage.trees import (
 from paddock.adapters.providers.local.storage.volumes import (
     drafted,
     drafts_on_shelves,
+    empty_upper,
     make_parts,
     make_shelves,
     set_aside,
@@ -53,6 +54,10 @@ class PlainStorage:
             refuse_mounts(volume)
             if os.path.lexists(volume):
                 remove_tree(set_aside(volume))
+
+    def empty(self, volume: Path) -> None:
+        with explained(volume):
+            empty_upper(volume)
 
     def set_limit(self, volume: Path, limit_bytes: int | None) -> None:
         """Nothing: this file system cannot limit a directory. The provider watches usage()."""

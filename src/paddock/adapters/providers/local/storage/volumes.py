@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from paddock.adapters.providers.local.storage.faults import explained
+from paddock.adapters.providers.local.storage.trees import remove_tree
 
 PARTS = ("upper", "work", "guest")
 """What a volume holds: the overlay's two directories and the guest's own state."""
@@ -51,6 +52,10 @@ class Storage(Protocol):
 
     def delete(self, volume: Path) -> None:
         """Whatever stands there goes. Absent is success."""
+        ...
+
+    def empty(self, volume: Path) -> None:
+        """Remove the files in `upper`, which stays mounted where it is after a delete()."""
         ...
 
     def set_limit(self, volume: Path, limit_bytes: int | None) -> None:
@@ -123,6 +128,11 @@ def make_parts(volume: Path, owner: int) -> None:
         os.chown(directory, owner, owner)
     (volume / "upper").chmod(0o755)
     volume.chmod(0o700)
+
+
+def empty_upper(volume: Path) -> None:
+    for entry in (volume / "upper").iterdir():
+        remove_tree(entry)
 
 
 def draft_name() -> str:
