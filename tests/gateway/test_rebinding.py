@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(60)
 # In a network and with a resolver of its own. Every second answer is loopback, where somebody
 # listens who should never be spoken to; the others are an address that a rule opens.
 _WORLD = r"""
-import asyncio, itertools, json, os, subprocess, sys
+import asyncio, dataclasses, itertools, json, os, subprocess, sys
 run = lambda *argv: subprocess.run(argv, check=True)
 run("ip", "link", "set", "lo", "up")
 run("ip", "address", "add", "192.0.2.7/32", "dev", "lo")
@@ -50,7 +50,8 @@ async def main():
         met.append(writer.get_extra_info("sockname")[0])
         writer.close()
     await asyncio.start_server(meet, "0.0.0.0", 8080)
-    rules = [parse("rebind.example:*"), parse("192.0.2.7/32:*")]
+    opened = dataclasses.replace(parse("192.0.2.7/32:*"), by_operator=True)
+    rules = [parse("rebind.example:*"), opened]
     world, told = outside.Outside(), []
     for _ in range(20):
         try:

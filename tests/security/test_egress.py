@@ -403,6 +403,12 @@ async def test_an_operator_opens_exactly_one_address_of_this_host_but_never_padd
     servers = [await asyncio.start_server(greet, here, port) for port in (11434, CONTROL_PORT)]
     try:
         async with world.sandbox("host.trap.example:*", f"{here}/32:*") as inside:
+            for name in ("host.trap.example", here):  # the rules of a member
+                _code, said = await inside.curl(f"http://{name}:11434/")
+                assert "this host itself" in said
+            policy = allowlist("host.trap.example:*", f"{here}/32:*")
+            rules = tuple(replace(rule, by_operator=True) for rule in policy.rules)
+            await world.provider.set_egress(inside.ref, replace(policy, rules=rules))
             assert await inside.curl("http://host.trap.example:11434/") == (0, "host")
             assert await inside.curl(f"http://{here}:11434/") == (0, "host")
             for name in ("host.trap.example", here):

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -67,7 +68,9 @@ class Fence:
     def set_rules(self, rules: Sequence[RuleText], shown: str = "", *, ask_s: float = 0.0) -> None:
         self.shown = shown or self.shown
         self.asking.hold_s = ask_s
-        self._rules = tuple(parse(rule.text) for rule in rules)
+        self._rules = tuple(
+            replace(parse(rule.text), by_operator=rule.by_operator) for rule in rules
+        )
         self._grant()
         self._sources = {parse(rule.text).text: rule.source for rule in reversed(rules)}
         for rule in self._rules:

@@ -1,15 +1,15 @@
 """The world outside: what names mean there, and connections to addresses that were checked."""
 
 import asyncio
-import socket
+import ipaddress
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
 from typing import Any
 
 from paddock.domain.egress import addresses, names
 from paddock.domain.egress.rule import Rule
+from paddock.gateway import routes
 from paddock.gateway.lookups import Lookups, Turns
 
 _CONNECT_S = 10.0
@@ -116,10 +116,7 @@ def trusting(authorities: str) -> ssl.SSLContext:
     return context
 
 
-def _is_of_this_host(address: str) -> bool:
-    """Asked anew each time, since addresses come and go: only an own one can be bound to."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with suppress(OSError), closing(socket.socket(family, socket.SOCK_DGRAM)) as probe:
-        probe.bind((address, 0))
-        return True
-    return False
+def _is_of_this_host(text: str) -> bool:
+    """Of an address that carries another inside, either may be."""
+    address = ipaddress.ip_address(text)
+    return any(routes.ends_here(each) for each in {address, addresses.plain(address)})

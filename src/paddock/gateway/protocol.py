@@ -124,6 +124,7 @@ class RuleText(msgspec.Struct, frozen=True, array_like=True):
 
     text: str
     source: str
+    by_operator: bool = False
 
 
 class Attach(Message, frozen=True):

@@ -20,6 +20,7 @@ from paddock.ports.store import Store, Transaction
 from paddock.services.alongside import alongside, every
 from paddock.services.changes import Changes
 from paddock.services.egress_changes import (
+    OPERATORS,
     PREFIX,
     Held,
     Holder,
@@ -303,14 +304,18 @@ class Egress:
         says = self._says(sandbox)
         name = preset_of(says, self._preset)
         preset = self._kept.get(f"{Holder.PRESET}.{name}") or self._shipped.get(name)
-        begun = Say(f"{Holder.PRESET} {name}", preset or EgressWish())
+        begun = Say(f"{Holder.PRESET} {name}", preset or EgressWish(), is_operator=True)
         return combined([begun, *says], default, self._granted.rules(sandbox))
 
     def _says(self, sandbox: SandboxRecord) -> list[Say]:
         """Of the template, the app and the sandbox."""
         team = sandbox.team_id
         found = [
-            Say(f"{holder} {name}", self._kept.get(key_of(team, holder, name), EgressWish()))
+            Say(
+                f"{holder} {name}",
+                self._kept.get(key_of(team, holder, name), EgressWish()),
+                is_operator=holder in OPERATORS,
+            )
             for holder, name in ((Holder.TEMPLATE, sandbox.template), (Holder.APP, sandbox.app))
             if name
         ]

@@ -26,7 +26,8 @@ class Holder(StrEnum):
     SANDBOX = "sandbox"
 
 
-_OPERATORS = (Holder.PRESET, Holder.TEMPLATE)
+OPERATORS = (Holder.PRESET, Holder.TEMPLATE)
+"""Those whose rules only operators change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def _check_operator(principal: Principal, text: str) -> None:
 
 def check_may_change(principal: Principal, holder: Holder) -> None:
     principal.require(Scope.POLICIES_WRITE)
-    if holder in _OPERATORS and not principal.operator:
+    if holder in OPERATORS and not principal.operator:
         raise Forbidden(
             f"a {holder} is the whole installation's, so only its operators set rules on it",
             remediation="set them on an app or on a sandbox",

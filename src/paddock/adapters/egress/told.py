@@ -42,7 +42,7 @@ def wanted_of(told: protocol.Held) -> Wanted:
 
 
 def texts(policy: EgressPolicy) -> list[RuleText]:
-    return [RuleText(rule.text, rule.source) for rule in policy.rules]
+    return [RuleText(rule.text, rule.source, rule.by_operator) for rule in policy.rules]
 
 
 def prices_of(prices: Prices) -> protocol.SetPrices:

@@ -121,10 +121,16 @@ def _objection(rules: Sequence[Rule], address: Address, port: int, *, own: bool)
     if ruled is not None:
         return ruled
     if own:
-        return "this host itself; only a rule for exactly that address allows it"
+        return "this host itself; only an operator's rule for exactly that address allows it"
     if kind is Kind.PRIVATE:
         return "a private address; only a rule for private ones, such as 10.1.0.0/16, allows it"
     return ""
+
+
+def _opens_own(rule: Rule, network: Network) -> bool:
+    """Whether it opens an address of this host. Rules for private ones are operators' by whoever
+    checks them (`check_rules`); a public one could be anybody's."""
+    return network.num_addresses == 1 and (rule.by_operator or is_private(network))
 
 
 def _ruled(rules: Sequence[Rule], address: Address, port: int, *, own: bool) -> str | None:
@@ -138,7 +144,7 @@ def _ruled(rules: Sequence[Rule], address: Address, port: int, *, own: bool) -> 
             return f"denied by the rule {rule.text}"
         if not rule.allows:
             return None
-        if rule.network.num_addresses == 1 if own else is_private(rule.network):
+        if _opens_own(rule, rule.network) if own else is_private(rule.network):
             return ""
         allowed = True
     return None

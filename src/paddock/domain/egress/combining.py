@@ -29,6 +29,8 @@ class Say:
 
     source: str
     wish: EgressWish
+    is_operator: bool = False
+    """Only those who run the installation change it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ def _on_block(says: Sequence[Say]) -> tuple[OnBlock, str]:
 def _ordered(says: Sequence[Say]) -> tuple[SourcedRule, ...]:
     """First the denials that bind; then all, the nearest first."""
     others = [
-        SourcedRule(rule.text, say.source)
+        SourcedRule(rule.text, say.source, say.is_operator)
         for say in reversed(says)
         for rule in _rules(say)
         if rule.allows or say is says[-1]
@@ -93,7 +95,7 @@ def _ordered(says: Sequence[Say]) -> tuple[SourcedRule, ...]:
 def _binding(says: Sequence[Say]) -> tuple[SourcedRule, ...]:
     """The denials of all but the nearest, the farthest first."""
     found = [
-        SourcedRule(rule.text, say.source)
+        SourcedRule(rule.text, say.source, say.is_operator)
         for say in says[:-1]
         for rule in _rules(say)
         if not rule.allows

@@ -36,6 +36,8 @@ class SourcedRule:
     text: str
     source: str = "sandbox"
     """`preset development`, `template base`, `app shop`, `sandbox`."""
+    by_operator: bool = False
+    """It is one of a preset or a template, which only operators change."""
 
 
 @dataclass(frozen=True, slots=True)

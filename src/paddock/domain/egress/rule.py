@@ -42,6 +42,8 @@ class Rule:
     path: str = ""
     """A pattern; empty is any."""
     text: str = ""
+    by_operator: bool = False
+    """Who runs the installation has set it."""
 
     @property
     def looks_at_requests(self) -> bool:
