@@ -6,7 +6,17 @@ from collections.abc import Iterator
 import msgspec
 
 from paddock.domain.broker.models import Tokens
-from paddock.gateway.journal import LARGEST_BATCH, OTHERS, Journal, Key, ModelKey, UseKey
+from paddock.gateway.journal import (
+    BURST,
+    LARGEST_BATCH,
+    OTHERS,
+    OTHERS_EVERY_S,
+    PER_SECOND,
+    Journal,
+    Key,
+    ModelKey,
+    UseKey,
+)
 from paddock.gateway.protocol import Flows
 
 
@@ -72,7 +82,7 @@ def test_what_was_too_much_is_told_with_connections_whatever_goes_first():
     """Nothing else of a batch has a place for it on record."""
     journal = Journal()
     for number in range(20_001):
-        journal.use(UseKey("s", "token", f"n{number}", 443, "header"))
+        journal.use(UseKey(f"s{number % 50}", "token", f"n{number}", 443, "header"))
     journal.add(key(), connections=1)
     told = list(batches(journal))
     assert len(told) > 1
@@ -83,7 +93,7 @@ def test_what_was_too_much_is_told_with_connections_whatever_goes_first():
 def test_what_was_too_much_waits_for_connections():
     journal = Journal()
     for number in range(20_001):
-        journal.use(UseKey("s", "token", f"n{number}", 443, "header"))
+        journal.use(UseKey(f"s{number % 50}", "token", f"n{number}", 443, "header"))
     *_, last = batches(journal)
     assert journal.drain(last.number) == Flows(last.number, [])
     journal.add(key(), connections=1)
@@ -113,7 +123,8 @@ def test_what_is_taken_back_is_never_less_than_nothing():
 
 
 def test_what_is_too_much_for_one_batch_is_in_the_next():
-    journal = Journal()
+    now = [0.0]
+    journal = Journal(now=lambda: now[0])
     names = [f"{number}.{'x' * 60}.{'y' * 60}.{'z' * 60}.example" for number in range(490)]
     for sandbox in range(5):
         for name in names:
@@ -138,7 +149,67 @@ def test_what_is_too_much_for_one_batch_is_in_the_next():
     assert uses == Counter(each)
     assert costs == Counter(dict.fromkeys(each, 25))
     assert connections == Counter(each) + Counter({each[0]: 5, each[-1]: 5})
+    now[0] += BURST / PER_SECOND
     for name in names:  # and the bound of each sandbox counts what is there, not what was
         journal.add(Key("s0", name, 1, allowed=True), connections=1)
     (*_, last) = batches(journal, numbers[-1])
     assert last.flows[-1].host == names[-1]
+
+
+class Flooded:
+    """A journal that is drained once a second, as the control plane does."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.journal = Journal(now=lambda: self.now)
+        self.told: list[Flows] = []
+
+    def second(self) -> None:
+        ack = self.told[-1].number if self.told else 0
+        self.told += batches(self.journal, ack)
+        self.now += 1.0
+
+    def hosts(self, sandbox: str) -> list[str]:
+        return [f.host for batch in self.told for f in batch.flows if f.sandbox == sandbox]
+
+
+def test_new_names_without_end_are_told_at_a_bounded_rate():
+    """Issue: a sandbox fills the control plane's database."""
+    flooded, seconds, each = Flooded(), 60, 600
+    for second in range(seconds):
+        for number in range(each):
+            name = f"n{second}-{number}.example"
+            flooded.journal.add(Key("loud", name, 0, allowed=False, why="no rule"), connections=1)
+        flooded.journal.add(Key("quiet", f"q{second}.example", 443, allowed=True), connections=1)
+        flooded.second()
+    flooded.now += OTHERS_EVERY_S
+    flooded.second()
+    rows = flooded.hosts("loud")
+    most = BURST + seconds * PER_SECOND + seconds / OTHERS_EVERY_S + 2
+    assert BURST <= len(rows) <= most
+    assert rows.count(OTHERS) <= seconds / OTHERS_EVERY_S + 2
+    flows = [flow for batch in flooded.told for flow in batch.flows]
+    connections = sum(flow.connections for flow in flows if flow.sandbox == "loud")
+    assert connections == seconds * each, "every one of them is counted"
+    assert flooded.hosts("quiet") == [f"q{second}.example" for second in range(seconds)]
+
+
+def test_uses_of_credentials_and_models_have_a_bounded_rate_of_their_own():
+    """A program chooses the names under a rule such as `*.example`, and those of models."""
+    flooded, seconds, each = Flooded(), 20, 600
+    for second in range(seconds):
+        for number in range(each):
+            name = f"n{second}-{number}.example"
+            flooded.journal.use(UseKey("loud", "token", name, 443, "header", rule="*.example"))
+            flooded.journal.spend(ModelKey("loud", "account", "route", name), Tokens(1, 2), 0.25)
+        flooded.second()
+    flooded.journal.add(Key("loud", "a.example", 443, allowed=True), connections=1)
+    flooded.second()
+    uses = [use for batch in flooded.told for use in batch.uses]
+    models = [model for batch in flooded.told for model in batch.models]
+    for told in (uses, models):
+        assert BURST <= len(told) <= BURST + seconds * (PER_SECOND + 1) + 1
+    assert {use.secret for use in uses if use.host == OTHERS} == {"token"}
+    assert sum(use.count for use in uses) == sum(m.requests for m in models) == seconds * each
+    assert sum(model.cost for model in models) == 0.25 * seconds * each
+    assert flooded.hosts("loud") == ["a.example"], "what floods is not told in its place"

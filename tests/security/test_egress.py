@@ -10,8 +10,15 @@ import pytest
 
 from paddock.adapters.egress.config import EgressConfig
 from paddock.adapters.providers.local.runtime import installed
+from paddock.adapters.store.store import open_store
 from paddock.domain.egress import EgressPolicy, NetworkMode
+from paddock.domain.ids import new_id
+from paddock.domain.team import Team
+from paddock.gateway.journal import BURST, OTHERS, OTHERS_EVERY_S, PER_SECOND
+from paddock.ports.clock import SystemClock
 from paddock.ports.provider import SandboxSpec
+from paddock.services.egress_log import EgressLog
+from tests.adapters.store.samples import sandbox
 from tests.conftest import Need
 from tests.security.egress_world import (
     ALLOWED,
@@ -562,6 +569,46 @@ async def test_what_happened_is_told_summed_up(world: World, inside: Inside):
     assert seen["blocked.example", 0, False].why == "no rule allows the name"
     assert seen[world.there.address, 80, False].why == "no rule allows it"
     assert await world.flows(inside.ref) == []
+
+
+_FLOOD = """
+import os, socket, struct, sys
+def ask(name):
+    labels = b"".join(bytes([len(each)]) + each.encode() for each in name.split("."))
+    return struct.pack("!6H", 7, 0x0100, 1, 0, 0, 0) + labels + b"\\0" + struct.pack("!2H", 1, 1)
+server = next(line.split()[1] for line in open("/etc/resolv.conf") if line.startswith("nameserver"))
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(5)
+for number in range(int(sys.argv[1])):
+    s.sendto(ask(f"{sys.argv[2]}{number}." + "x" * 60 + "." + "y" * 60 + ".example"), (server, 53))
+    s.recv(512)
+print("asked")
+"""
+
+
+async def test_names_without_end_fill_no_database(world: World, inside: Inside, tmp_path: Path):
+    """Issue: a sandbox fills the control plane's database."""
+    team, rounds, each = Team(new_id("tem"), "ours", 0.0), 4, 600
+    box = sandbox(team)
+    await world.gateway.change(inside.ref.id, allowlist(*ALLOWED), box.id)
+    async with open_store(tmp_path / "paddock.db") as store:
+        await store.write(lambda tx: (tx.teams.add(team), tx.sandboxes.add(box)))
+        sources = {"local": world.gateway}
+        log = EgressLog(store, SystemClock(), egress=None, sources=sources, inside=_nothing)  # type: ignore[arg-type]
+        began = time.monotonic()
+        for number in range(rounds):
+            assert await inside.python(_FLOOD, str(each), f"r{number}-") == "asked"
+            await log.take("local")
+        took = time.monotonic() - began
+        rows = await store.read(lambda tx: tx.events.after(0, 10_000, subject=box.id))
+    hosts = [row.data["host"] for row in rows if row.kind == "egress.denied"]
+    assert len(hosts) <= BURST + took * PER_SECOND + took / OTHERS_EVERY_S + 2
+    assert len(hosts) < rounds * each / 2
+    assert OTHERS in hosts
+
+
+async def _nothing(_sandbox: object) -> dict[str, str]:
+    return {}
 
 
 async def test_the_gateway_has_no_privilege(world: World, inside: Inside):

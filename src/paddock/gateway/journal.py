@@ -1,7 +1,7 @@
 """What was connected to and what was refused, added up until somebody takes it."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -12,7 +12,11 @@ from paddock.gateway.protocol import CredentialUse, Flow, Flows, ModelUse
 
 _MOST_PER_SANDBOX = 500
 _MOST = 20_000
+BURST, PER_SECOND = 500.0, 5.0
+"""New entries of one sandbox and kind. What is beyond is told as `(others)`."""
 OTHERS = "(others)"
+OTHERS_EVERY_S = 10.0
+"""How often the `(others)` connections of one sandbox are told."""
 LARGEST_BATCH = 128 << 10
 """In bytes, about: what is stored at once, and sent without being taken apart."""
 
@@ -73,8 +77,34 @@ class _Sum:
     cost: float = 0.0
 
 
+class _Pace:
+    """A token bucket for each sandbox.
+
+    Each entry becomes a row in the control plane's database, so their rate is bounded here, where
+    the surplus can still be added up.
+    """
+
+    def __init__(self) -> None:
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def take(self, sandbox: str, now: float) -> bool:
+        left, at = self._buckets.get(sandbox, (BURST, now))
+        left = min(BURST, left + max(0.0, now - at) * PER_SECOND)
+        self._buckets[sandbox] = (left - 1 if left >= 1 else left, now)
+        return left >= 1
+
+    def forget_full(self, now: float) -> None:
+        """A bucket that is full again says nothing."""
+        full_after = BURST / PER_SECOND
+        self._buckets = {k: v for k, v in self._buckets.items() if now - v[1] < full_after}
+
+
 class Journal:
-    """Bounded: a program that connects to ten thousand names fills no memory and no log."""
+    """Bounded in memory and in rate.
+
+    A program that connects to ten thousand names fills neither this process nor the database.
+    Each kind of entry has its own rate: noise of one kind hides nothing of another.
+    """
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
@@ -82,6 +112,8 @@ class Journal:
         self._of_sandbox: dict[str, int] = {}
         self._uses: dict[UseKey, _Sum] = {}
         self._models: dict[ModelKey, _Sum] = {}
+        self._flow_pace, self._use_pace, self._model_pace = _Pace(), _Pace(), _Pace()
+        self._others_at: dict[str, float] = {}
         self._dropped = 0
         self._batch: Flows | None = None
         self._number = 0
@@ -114,27 +146,33 @@ class Journal:
 
     def use(self, key: UseKey) -> None:
         """A credential was used once more."""
+        now = self._now()
+        if key not in self._uses and not self._use_pace.take(key.sandbox, now):
+            key = replace(key, host=OTHERS, port=0, rule="")
         if len(self._uses) >= _MOST and key not in self._uses:
             self._dropped += 1
             return
-        self._count(self._uses.setdefault(key, _Sum(self._now(), 0.0)))
+        self._count(self._uses.setdefault(key, _Sum(now, now)), now)
 
     def spend(self, key: ModelKey, tokens: Tokens, cost: float) -> None:
         """A model has answered once more. What it cost is never left out."""
-        if len(self._models) >= _MOST:
+        now = self._now()
+        is_new = key not in self._models
+        if is_new and (len(self._models) >= _MOST or not self._model_pace.take(key.sandbox, now)):
             key = replace(key, model=OTHERS)
-        found = self._models.setdefault(key, _Sum(self._now(), 0.0))
-        self._count(found)
+        found = self._models.setdefault(key, _Sum(now, now))
+        self._count(found, now)
         found.tokens += tokens
         found.cost += cost
 
-    def _count(self, found: _Sum) -> None:
-        found.last_at = self._now()
+    def _count(self, found: _Sum, now: float) -> None:
+        found.last_at = now
         found.connections += 1
 
     def _begun(self, key: Key, now: float) -> _Sum | None:
         count = self._of_sandbox.get(key.sandbox, 0)
-        if count >= _MOST_PER_SANDBOX and key.host != OTHERS:
+        is_full = count >= _MOST_PER_SANDBOX or not self._flow_pace.take(key.sandbox, now)
+        if is_full and key.host != OTHERS:
             key = Key(key.sandbox, OTHERS, 0, key.allowed, shown=key.shown)
             if key in self._sums:
                 return self._sums[key]
@@ -151,21 +189,32 @@ class Journal:
         """
         if self._batch is not None and self._batch.number > ack:
             return self._batch
+        now = self._now()
+        self._forget(now)
         models, room = _cut(self._models, _model, LARGEST_BATCH)
         uses, room = _cut(self._uses, _use, room)
-        flows, room = _cut(self._sums, _flow, room)
+        held = {key for key in self._sums if key.host == OTHERS and key.sandbox in self._others_at}
+        flows, room = _cut(self._sums, _flow, room, held)
         for flow in flows:
             self._end(flow.sandbox)
+            if flow.host == OTHERS:
+                self._others_at[flow.sandbox] = now
         if not (flows or uses or models):
             self._batch = None
             return Flows(self._number, [])
         self._number += 1
-        more = bool(self._sums or self._uses or self._models)
+        more = len(self._sums) > len(held) or bool(self._uses or self._models)
         # It is told with flows, and waits for some: nothing else on record has a place for it.
         dropped = self._dropped if flows else 0
         self._dropped -= dropped
         self._batch = Flows(self._number, flows, dropped, uses, models, more)
         return self._batch
+
+    def _forget(self, now: float) -> None:
+        for pace in (self._flow_pace, self._use_pace, self._model_pace):
+            pace.forget_full(now)
+        recent = {k: at for k, at in self._others_at.items() if 0 <= now - at < OTHERS_EVERY_S}
+        self._others_at = recent
 
     def _end(self, sandbox: str) -> None:
         self._of_sandbox[sandbox] -= 1
@@ -174,13 +223,18 @@ class Journal:
 
 
 def _cut(
-    sums: dict[_Key, _Sum], told: Callable[[_Key, _Sum], _Told], room: int
+    sums: dict[_Key, _Sum],
+    told: Callable[[_Key, _Sum], _Told],
+    room: int,
+    held: Container[_Key] = (),
 ) -> tuple[list[_Told], int]:
     """The oldest for which there is room, which are taken out, and the room that is left."""
     found: dict[_Key, _Told] = {}
     for key, each in sums.items():
         if room <= 0:
             break
+        if key in held:
+            continue
         found[key] = told(key, each)
         room -= len(msgspec.json.encode(found[key]))
     for key in found:
