@@ -12,7 +12,9 @@ class SshAccesses(Protocol):
 
     def add(self, access: SshAccess) -> None: ...
 
-    def get(self, access_id: str) -> SshAccess | None: ...
+    def get(self, access_id: str, sandbox_id: str = "") -> SshAccess | None:
+        """Into the sandbox, where one is named."""
+        ...
 
     def with_key(self, fingerprint: str) -> Sequence[SshAccess]:
         """Of all teams: who holds a key is known by nothing else yet."""

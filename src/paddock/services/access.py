@@ -138,7 +138,7 @@ class Access:
         )
 
     async def team_of(self, principal: Principal) -> Team:
-        return await self._team(principal, "")
+        return await self.team(principal, "")
 
     async def teams(self, principal: Principal, page: Page) -> Sequence[Team]:
         """All of them for the operating team's admins, otherwise one's own."""
@@ -153,7 +153,7 @@ class Access:
         """A token and its secret, for one's own team unless one may manage others."""
         wish = _checked(principal, wish)
         now = self._clock.wall()
-        team = await self._team(principal, team_name)
+        team = await self.team(principal, team_name)
         if team.id == principal.team_id:
             rules.check_gives(principal, wish.scopes or rules.granted(wish.role, team.operator))
 
@@ -197,9 +197,8 @@ class Access:
         now = self._clock.wall()
 
         def end(tx: Transaction) -> Token:
-            token = tx.tokens.get(token_id)
-            foreign = token is None or token.team_id != principal.team_id
-            if token is None or foreign or (own and token.person_id != own):
+            token = tx.tokens.get(token_id, principal.team_id)
+            if token is None or (own and token.person_id != own):
                 raise NotFound(
                     f"there is no token {token_id}", remediation="`paddock token ls` shows yours"
                 )
@@ -225,7 +224,9 @@ class Access:
         """Somebody's role was changed, and with it what all their tokens may."""
         self._known.clear()
 
-    async def _team(self, principal: Principal, name: str) -> Team:
+    async def team(self, principal: Principal, name: str) -> Team:
+        """By id or name; one's own unless one is named. NotFound for one that one may not see."""
+
         def look(tx: Transaction) -> Team | None:
             own = tx.teams.get(principal.team_id)
             if not name or (own and name in (own.id, own.name)):
@@ -275,8 +276,11 @@ def _opens(tx: Transaction, token: Token, now: float) -> bool:
 
 def find_person(tx: Transaction, team_id: str, name: str) -> Person:
     """By id, or by address while they are there; NotFound for anybody else's."""
-    found = tx.people.with_email(team_id, name.lower()) if "@" in name else tx.people.get(name)
-    if found is None or found.team_id != team_id:
+    if "@" in name:
+        found = tx.people.with_email(team_id, name.lower())
+    else:
+        found = tx.people.get(name, team_id)
+    if found is None:
         raise NotFound(
             f"there is no person {name[:80]}", remediation="`paddock person ls` shows yours"
         )

@@ -54,10 +54,10 @@ class Changes:
     async def find(self, team_id: str, name_or_id: str) -> SandboxRecord:
         """The team's sandbox; NotFound when there is none, or it is another team's."""
         if is_id(name_or_id, SANDBOX_PREFIX):
-            found = await self._recall.get(name_or_id)
+            found = await self._recall.get(name_or_id, team_id)
         else:
             found = await self._store.read(lambda tx: tx.sandboxes.get(team_id, name_or_id))
-        if found is None or team_id not in (ANY_TEAM, found.team_id):
+        if found is None:
             raise missing(name_or_id)
         tracing.note(tracing.SANDBOX, found.id)
         return found

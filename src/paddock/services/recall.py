@@ -30,15 +30,21 @@ class Recall:
         self._changes = 0
         store.on_events(self._hear)
 
-    async def get(self, sandbox_id: str) -> SandboxRecord | None:
-        """By id, of any team, in any state."""
+    async def get(self, sandbox_id: str, team_id: str = ANY_TEAM) -> SandboxRecord | None:
+        """By id, in any state.
+
+        Another team's and one that never was are looked for by the same query: what is remembered
+        of the former would be known by the time that the answer takes.
+        """
         known = self._known.get(sandbox_id)
-        if known is not None and (
-            not self._store.is_shared or self._clock.now() - known.at < _SHARED_S
+        if (
+            known is not None
+            and team_id in (ANY_TEAM, known.sandbox.team_id)
+            and (not self._store.is_shared or self._clock.now() - known.at < _SHARED_S)
         ):
             return known.sandbox
         before, now = self._changes, self._clock.now()
-        found = await self._store.read(lambda tx: tx.sandboxes.get(ANY_TEAM, sandbox_id))
+        found = await self._store.read(lambda tx: tx.sandboxes.get(team_id, sandbox_id))
         # What was changed while it was being read is not what we hold.
         if found is not None and before == self._changes:
             if len(self._known) >= _MOST:

@@ -143,8 +143,8 @@ class SshAccesses:
         sandbox = await self._changes.find(principal.team_id, name)
 
         def end(tx: Transaction) -> SshAccess:
-            access = tx.ssh.get(access_id)
-            if access is None or access.sandbox_id != sandbox.id:
+            access = tx.ssh.get(access_id, sandbox.id)
+            if access is None:
                 raise NotFound(
                     f"there is no access {access_id[:80]} to sandbox {sandbox.name}",
                     remediation=f"`paddock ssh {sandbox.name} --list` shows those there are",

@@ -26,8 +26,10 @@ class SqlPeople:
         self._claim_email(person)
         self._connection.execute(insert(table), _to_row(person))
 
-    def get(self, person_id: str) -> Person | None:
+    def get(self, person_id: str, team_id: str = "") -> Person | None:
         query = select(table).where(table.c.id == person_id)
+        if team_id:
+            query = query.where(table.c.team_id == team_id)
         found = self._connection.execute(query).mappings().first()
         return None if found is None else _from_row(found)
 

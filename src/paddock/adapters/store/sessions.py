@@ -50,8 +50,10 @@ class SqlSessions:
     def add(self, session: Session) -> None:
         self._connection.execute(insert(table), split(session, _COLUMNS)[0])
 
-    def get(self, session_id: str) -> Session | None:
+    def get(self, session_id: str, team_id: str = "") -> Session | None:
         query = select(table).where(table.c.id == session_id)
+        if team_id:
+            query = query.where(table.c.team_id == team_id)
         found = self._connection.execute(query).mappings().first()
         return None if found is None else _from_row(found)
 

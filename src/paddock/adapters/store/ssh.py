@@ -25,8 +25,10 @@ class SqlSshAccesses:
     def add(self, access: SshAccess) -> None:
         self._connection.execute(insert(table), _to_row(access))
 
-    def get(self, access_id: str) -> SshAccess | None:
+    def get(self, access_id: str, sandbox_id: str = "") -> SshAccess | None:
         query = select(table).where(table.c.id == access_id)
+        if sandbox_id:
+            query = query.where(table.c.sandbox_id == sandbox_id)
         found = self._connection.execute(query).mappings().first()
         return None if found is None else _from_row(found)
 

@@ -24,8 +24,10 @@ class SqlTokens:
     def add(self, token: Token) -> None:
         self._connection.execute(insert(table), to_row(token))
 
-    def get(self, token_id: str) -> Token | None:
+    def get(self, token_id: str, team_id: str = "") -> Token | None:
         query = select(table).where(table.c.id == token_id)
+        if team_id:
+            query = query.where(table.c.team_id == team_id)
         found = self._connection.execute(query).mappings().first()
         return None if found is None else from_row(found)
 
