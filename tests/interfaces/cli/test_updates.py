@@ -61,7 +61,9 @@ def index():
 @pytest.fixture
 def paddock(tmp_path):
     def run(*arguments, **variables):
-        environment = clean_environment(HOME=str(tmp_path), **variables)
+        # `doctor` opens the installation that it finds, and that must not be the user's own.
+        own = {"HOME": str(tmp_path), "PADDOCK_LOCAL__DATA_DIR": str(tmp_path / "data")}
+        environment = clean_environment(**own, **variables)
         for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
             environment.pop(name, None)
         return subprocess.run(
