@@ -121,9 +121,9 @@ def _files_with_mark(mark: str, arguments: Sequence[str]) -> list[str]:
 
 
 def _run_again(run: Run) -> None:
-    failed, slow = run.having("failed"), too_slow(run.tests)
-    if len(failed) > MOST_RERUNS or len(slow) > _MOST_TIMED:
-        failed, slow = [], slow[:_MOST_TIMED]
+    failed, slow = run.having("failed"), too_slow(run.tests)[:_MOST_TIMED]
+    if len(failed) > MOST_RERUNS:
+        failed = []
     if not failed and not slow:
         return
     _headline(f"once more, alone: {len(failed)} failed, {len(slow)} over {LONGEST_S:g} s")

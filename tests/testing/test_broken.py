@@ -30,13 +30,16 @@ def _branches() -> list[tuple[str, bool]]:
 
 _LONG = ("a_deadline_ends_the_whole_tree",)
 """Checks that wait for seconds where a provider is broken."""
+_GREEDY = ("processor_time_is_limited",)
+"""Checks that find a defect only where processors are free."""
 
 
 def _cases() -> Iterator[Any]:
     """The first defect that fails a branch of a check shows that it can fail; more are slow."""
     failed = set()
     for (defect, name), branch in zip(PAIRS, _branches(), strict=True):
-        marks = (pytest.mark.slow,) if branch in failed or name in _LONG else ()
+        marks = [pytest.mark.slow] if branch in failed or name in _LONG else []
+        marks += [pytest.mark.alone] if name in _GREEDY else []
         failed.add(branch)
         yield pytest.param(defect, name, marks=marks, id=f"{defect.what}: {name}")
 
