@@ -323,6 +323,13 @@ def gateway_of(address: str) -> str:
     return str(ipaddress.IPv4Address(address) - 1)
 
 
+def _named(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
 def certificate(names: tuple[str, ...]) -> bytes:
     """A key, and who has signed for it: itself."""
     key = ec.generate_private_key(ec.SECP256R1())
@@ -336,7 +343,7 @@ def certificate(names: tuple[str, ...]) -> bytes:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(n) for n in names]), False)
+        .add_extension(x509.SubjectAlternativeName([_named(n) for n in names]), False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )

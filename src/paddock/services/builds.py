@@ -24,6 +24,7 @@ from paddock.domain.build import (
 from paddock.domain.egress import EgressWish
 from paddock.domain.errors import Conflict, NotFound, PaddockError
 from paddock.domain.ids import new_ulid
+from paddock.domain.image_reference import check_tenants
 from paddock.domain.lifetime import Terms
 from paddock.domain.records import SandboxRecord, SnapshotRecord
 from paddock.domain.sandbox import Limits
@@ -114,6 +115,7 @@ class Builds:
         work = self._work.get(build_id)
         if work is None or work.team_id != principal.team_id or work.task is not None:
             raise Conflict(f"build {build_id} was started before", remediation="begin another")
+        check_tenants(plan.template)
         work.build = replace(work.build, state=BuildState.BUILDING)
         await self._write(principal.team_id, work.build)
         work.task = asyncio.create_task(

@@ -10,6 +10,7 @@ from paddock.domain import names
 from paddock.domain.egress import EgressWish
 from paddock.domain.errors import Conflict, InvalidRequest, NotFound, PaddockError
 from paddock.domain.ids import new_id
+from paddock.domain.image_reference import check_tenants
 from paddock.domain.lifetime import Clockwork, Lifetime, kept_alive_until
 from paddock.domain.quarantine import check_evidence
 from paddock.domain.reason import Reason
@@ -158,6 +159,7 @@ class Making:
                 "a sandbox cannot be made of a template and a snapshot at once",
                 remediation="give one of them",
             )
+        check_tenants(wish.template)
         now = self._clock.wall()
         record = SandboxRecord(
             id=new_id(SANDBOX_PREFIX),

@@ -9,6 +9,7 @@ from paddock.domain.errors import Conflict, InvalidRequest, Unsupported
 from paddock.domain.event import EventKind
 from paddock.domain.guardian import GuardianPolicy
 from paddock.domain.ids import new_id
+from paddock.domain.image_reference import check_tenants
 from paddock.domain.quarantine import check_evidence
 from paddock.domain.reason import Reason
 from paddock.domain.records import SandboxRecord, alive, check_name, taken
@@ -241,6 +242,7 @@ class Tasks(TaskQuestions, TaskMessages, TaskPauses):
 
     async def _planned(self, principal: Principal, submitted: Submission) -> TaskRecord:
         wish, conversation = checked(submitted.wish), Conversation()
+        check_tenants(wish.workspace.template)
         self._guardian.of_task(wish.guardian, wish.scope)
         if wish.follows:
             wish, conversation = await self._following(principal, wish)
