@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from paddock.domain.image_reference import DOCKER_HUB
+
 RUN_ROOT = Path("/run/paddock")
 
 
@@ -24,6 +26,9 @@ class DockerConfig:
     """One that the engine knows, such as runsc; empty takes the engine's default."""
     init: str = ""
     """A static program that only reaps, for joined guests; empty looks for catatonit."""
+    registries: tuple[str, ...] = (DOCKER_HUB,)
+    """Where the engine may pull an image from that a sandbox's creator names outright. The engine
+    follows a registry's redirects, so only those that are trusted; templates may use any."""
     nofile: int = 65_536
     """Most files a process may have open."""
     tmp_mib: int = 0

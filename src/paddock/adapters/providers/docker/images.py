@@ -13,14 +13,22 @@ from paddock.adapters.providers.docker.engine import Engine
 from paddock.adapters.providers.docker.names import Names, template_image
 from paddock.adapters.providers.docker.records import Defaults
 from paddock.adapters.providers.host.owner import Turns
-from paddock.domain.errors import Broken, Conflict, NotFound, PaddockError, Unavailable
+from paddock.domain.errors import (
+    Broken,
+    Conflict,
+    Forbidden,
+    NotFound,
+    PaddockError,
+    Unavailable,
+)
+from paddock.domain.image_reference import ENGINE, RegistryImage, is_local
+from paddock.domain.template import is_image
 
 _IMPORT_S = 1800.0
 _COMMIT_S = 1800.0
 _CHUNK = 1 << 20
 _HERE = "localhost/"
 _LIBPOD = "/v4.0.0/libpod"
-_OTHER_SCHEMES = ("oci:", "oci-archive:", "docker-archive:", "dir:", "tar:", "/", ".")
 _LEFT_OUT = ("./proc/*", "./sys/*", "./dev/*", "./run/*")
 
 
@@ -66,12 +74,19 @@ class Images:
     engine: Engine
     names: Names
     source: ImageSource = no_templates
+    registries: tuple[str, ...] = ()
+    """Where an image may be in that is named outright."""
     _turns: Turns = field(default_factory=Turns)
+    _pulled: dict[str, str] = field(default_factory=dict)
+    """Ids of images that a registry has given to anybody who asks, by reference."""
 
     async def template(self, template: str) -> Base:
         """By a template's name, or the name of an image; imported or pulled when first needed."""
-        if reference := _engine_reference(template):
-            return await self._own(reference, Defaults(template))
+        if template.startswith(ENGINE) and not template.startswith("docker://"):
+            return await self._own(template.removeprefix(ENGINE), Defaults(template))
+        if is_image(template) and not is_local(template):
+            image = await self._public(RegistryImage.parse(template))
+            return await self._own(image, Defaults(template))
         found = await self.source(template)
         if found.reference:
             return replace(
@@ -102,6 +117,30 @@ class Images:
         if seen is None:
             raise Broken(f"the engine pulled image {reference} and does not have it")
         return seen
+
+    async def _public(self, image: RegistryImage) -> str:
+        """The id of an image that anybody can pull.
+
+        An image of the engine is not taken for it by its name: it may have been built here, or
+        pulled with a password, and be nothing for whoever can name it.
+        """
+        if image.registry not in self.registries:
+            raise Forbidden(
+                f"the image {image} is in a registry that the engine may not pull from",
+                remediation="an operator can add the registry to the setting docker.registries, "
+                f"or make a template of docker:{image}",
+            )
+        name = str(image)
+        async with self._turns.take(name):
+            known = self._pulled.get(name, "")
+            if known and await self._inspect(known) is not None:
+                return known
+            await self._pull(name)
+            seen = await self._inspect(name)
+            if seen is None:
+                raise Broken(f"the engine pulled image {name} and does not have it")
+            self._pulled[name] = _with_algorithm(seen["Id"])
+            return self._pulled[name]
 
     async def _own(self, reference: str, defaults: Defaults) -> Base:
         seen = await self.fetched(reference)
@@ -257,15 +296,6 @@ async def drop_template(engine: Engine, tag: str) -> None:
 
 def _with_algorithm(image: str) -> str:
     return image if image.startswith("sha256:") else f"sha256:{image}"
-
-
-def _engine_reference(template: str) -> str:
-    """The image that is meant, where the name of a template says that one is meant."""
-    if template.startswith("docker:"):
-        return template.removeprefix("docker:")
-    if template.startswith(_OTHER_SCHEMES):
-        return ""
-    return template if "/" in template or ":" in template else ""
 
 
 async def read(path: Path) -> AsyncIterator[bytes]:

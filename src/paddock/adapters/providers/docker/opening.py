@@ -158,7 +158,7 @@ def _life(
         engine=engine,
         names=names,
         place=place,
-        images=Images(engine, names, source),
+        images=Images(engine, names, source, registries=config.registries),
         network=machines.network,
         notes=machines.notes,
         machines=machines,
