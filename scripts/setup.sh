@@ -32,6 +32,7 @@ command ip             iproute2
 command nft            nftables
 command skopeo         skopeo
 command umoci          umoci
+command bwrap          bubblewrap
 command zstd           zstd
 command newuidmap      uidmap
 command nsenter        util-linux

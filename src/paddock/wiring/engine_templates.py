@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from paddock.adapters.egress.config import EgressConfig
 from paddock.adapters.providers.docker import building, records
 from paddock.adapters.providers.docker import images as engine_images
 from paddock.adapters.providers.docker.building import Builder, Ended
@@ -22,8 +23,9 @@ from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.storage.faults import explained
 from paddock.adapters.providers.local.storage.trees import remove_tree
 from paddock.adapters.providers.local.storage.volumes import abandoned_drafts, draft_name
-from paddock.adapters.providers.local.templates import bootstrap, debian, images, sources, streams
+from paddock.adapters.providers.local.templates import bootstrap, debian, sources, streams
 from paddock.adapters.providers.local.templates.builds import Note
+from paddock.adapters.providers.local.templates.images import Images
 from paddock.adapters.providers.local.templates.recipes import BUILT_IN, Recipes
 from paddock.adapters.providers.local.templates.waiting import turn
 from paddock.domain.errors import Broken, Conflict, Unavailable
@@ -60,6 +62,7 @@ class EngineTemplates:
         if config.template_cache is not None:
             self._archives.append(config.template_cache)
         self._recipes = Recipes(self._directory)
+        self._images = Images.of(config, EgressConfig())
         self._progress = progress
 
     def recipe(self, name: str) -> Template:
@@ -119,7 +122,7 @@ class EngineTemplates:
     async def _debian(self, template: Template) -> str:
         """The digest of the archive that it has, or would have."""
         debian_kind = template.source.kind is SourceKind.DEBIAN
-        return await sources.identify(template.source) if debian_kind else ""
+        return await sources.identify(template.source, self._images) if debian_kind else ""
 
     async def find(self, name: str) -> TemplateImage:
         """The template as an image of the engine, built or fetched unless it is there."""
@@ -142,7 +145,7 @@ class EngineTemplates:
         self._progress("looking at the source", 0.0)
         if source.kind is SourceKind.IMAGE and _is_engines(source.reference):
             return await self._pulled(source.reference.removeprefix("docker:"))
-        digest = await sources.identify(source)
+        digest = await sources.identify(source, self._images)
         name = template_image(template.name, digest)
         async with self._turn(digest):
             if await self._builder.images.find(name) is None:
@@ -175,7 +178,7 @@ class EngineTemplates:
         async with self._scratch() as scratch:
             archive = scratch / "image.tar"
             self._progress(f"fetching {reference}", 0.0)
-            await images.save(reference, archive)
+            await self._images.save(reference, archive)
             self._progress("handing the image to the engine", 0.6)
             image = await self._builder.load(engine_images.read(archive))
         await self._builder.images.tag(image, name)

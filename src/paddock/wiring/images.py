@@ -16,6 +16,7 @@ from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.adapters.providers.local.storage import open_storage
 from paddock.adapters.providers.local.templates import BuiltTemplate, TemplateStore
+from paddock.adapters.providers.local.templates.images import Images
 from paddock.domain.errors import Broken
 from paddock.domain.template import Template
 from paddock.interfaces.cli.toolbox import Progress, Templates
@@ -55,7 +56,8 @@ async def from_store(
     storage = await asyncio.to_thread(
         open_storage, data, driver=config.storage, pool_size_mib=config.pool_size_mib
     )
-    store = TemplateStore(storage, data, cache=config.template_cache)
+    fetched = Images.of(config, egress or EgressConfig())
+    store = TemplateStore(storage, data, cache=config.template_cache, images=fetched)
 
     async def build(template: Template) -> BuiltTemplate:
         if template.setup:

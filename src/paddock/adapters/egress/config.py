@@ -3,7 +3,7 @@
 import ipaddress
 from dataclasses import dataclass, field
 
-from paddock.domain.egress import names
+from paddock.domain.egress import names, rule
 from paddock.domain.errors import InvalidRequest
 
 
@@ -19,6 +19,9 @@ class EgressConfig:
     certificates: str = ""
     """A file with authorities that vouch for hosts that credentials are sent to, beside those that
     this host trusts."""
+    registries: tuple[str, ...] = ()
+    """Rules for addresses that are not public and that images may be fetched from, such as
+    `10.1.0.5:5000`; public ones need none."""
     gateway_uid: int = 99_990
     """Whom the gateway runs as: no user that has anything, and none of the sandboxes'."""
 
@@ -33,6 +36,8 @@ class EgressConfig:
                     "with an address",
                     remediation='write it as "models.internal" = "10.0.0.5"',
                 )
+        for each in self.registries:
+            rule.parse(each)
         if not 1 <= self.ask_timeout_s <= 3600:
             raise InvalidRequest(
                 f"egress.ask_timeout_s is {self.ask_timeout_s:g}; it must be from 1 to 3600",

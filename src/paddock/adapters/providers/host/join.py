@@ -6,17 +6,16 @@ capabilities and seccomp as every other process of the sandbox has them before a
 """
 
 import contextlib
-import fcntl
 import gc
 import os
 import resource
 import signal
 import socket
-import struct
 from dataclasses import dataclass
 
 from paddock.adapters.providers.host import syscalls
 from paddock.adapters.providers.host.processes import Process
+from paddock.adapters.providers.host.routes import raise_loopback
 from paddock.guest.config import GuestConfig
 from paddock.guest.server import serve
 
@@ -164,7 +163,8 @@ def _confine(join: Join, seccomp: bytes, entered_user_namespace: bool) -> None:
     os.chdir("/")
     os.setsid()
     os.umask(0o022)
-    _raise_loopback()
+    with contextlib.suppress(PermissionError):
+        raise_loopback()
     if not entered_user_namespace:
         os.setgroups([])
     syscalls.set_title("paddock-guest")
@@ -183,11 +183,3 @@ def _confine(join: Join, seccomp: bytes, entered_user_namespace: bool) -> None:
     # A change of credentials makes a process dumpable again.
     syscalls.set_dumpable(False)
     gc.enable()
-
-
-def _raise_loopback() -> None:
-    """Bring `lo` up; a fresh network namespace has it down, and not every runtime cares."""
-    request = struct.pack("16sh", b"lo", 0x1 | 0x40)  # IFF_UP | IFF_RUNNING
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-        with contextlib.suppress(PermissionError):
-            fcntl.ioctl(control, 0x8914, request + bytes(24 - len(request)))  # SIOCSIFFLAGS

@@ -74,7 +74,7 @@ class Mounter:
         target = self.directory / f"lower-{next(self._numbers)}"
         target.mkdir(parents=True)
         try:
-            with _user_namespace(first_id, ids) as namespace:
+            with user_namespace(first_id, ids) as namespace:
                 syscalls.mount_bind(lower, str(target), 0, namespace)
         except OSError:
             target.rmdir()
@@ -118,7 +118,8 @@ def _escape(path: str) -> str:
 
 
 @contextlib.contextmanager
-def _user_namespace(first_id: int, ids: int) -> Iterator[int]:
+def user_namespace(first_id: int, ids: int) -> Iterator[int]:
+    """A descriptor of a user namespace that maps 0 to `first_id`; nobody lives in it."""
     namespace = _make_user_namespace(first_id, ids)
     try:
         yield namespace
@@ -127,7 +128,6 @@ def _user_namespace(first_id: int, ids: int) -> Iterator[int]:
 
 
 def _make_user_namespace(first_id: int, ids: int) -> int:
-    """A descriptor of a user namespace that maps 0 to `first_id`; nobody lives in it."""
     ready_read, ready_write = os.pipe()
     done_read, done_write = os.pipe()
     child = os.fork()

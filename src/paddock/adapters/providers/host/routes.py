@@ -1,6 +1,7 @@
 """A route and an address in the calling thread's network namespace, by messages to the kernel."""
 
 import errno
+import fcntl
 import os
 import socket
 import struct
@@ -12,6 +13,13 @@ _IFA_ADDRESS, _IFA_LOCAL, _RTA_OIF = 1, 2, 4
 _TABLE_MAIN, _PROTOCOL_STATIC, _SCOPE_HOST, _TYPE_LOCAL = 254, 4, 254, 2
 _LOOPBACK = 1
 """The index that `lo` has in every network namespace."""
+
+
+def raise_loopback() -> None:
+    """Bring `lo` up; a fresh network namespace has it down, and not every runtime cares."""
+    request = struct.pack("16sh", b"lo", 0x1 | 0x40)  # IFF_UP | IFF_RUNNING
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        fcntl.ioctl(control, 0x8914, request + bytes(24 - len(request)))  # SIOCSIFFLAGS
 
 
 def keep_everything_here(address: str) -> None:

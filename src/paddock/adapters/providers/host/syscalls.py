@@ -23,6 +23,7 @@ MOUNT_ATTR_NOSUID = 2
 MOUNT_ATTR_NODEV = 4
 MOUNT_ATTR_NOEXEC = 8
 
+_PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_CAPBSET_DROP = 24
 _PR_SET_NAME = 15
@@ -82,11 +83,18 @@ def umount(target: str, flags: int = 0) -> None:
 def mount_bind(source: str, target: str, attributes: int, user_namespace: int = -1) -> None:
     """Show `source` at `target` with these attributes, and with its owners shifted by the mapping
     of a user namespace, if one is given. The attributes hold from the first moment."""
+    tree = bound_tree(source, attributes, user_namespace)
+    try:
+        attach_tree(tree, target)
+    finally:
+        os.close(tree)
+
+
+def bound_tree(source: str, attributes: int, user_namespace: int = -1) -> int:
+    """A descriptor of a mount of `source` with these attributes and owners, attached nowhere."""
+    flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC
     tree = _check(
-        _libc.syscall(
-            _SYS_OPEN_TREE, _AT_FDCWD, source.encode(), _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC
-        ),
-        f"open_tree {source}",
+        _libc.syscall(_SYS_OPEN_TREE, _AT_FDCWD, source.encode(), flags), f"open_tree {source}"
     )
     try:
         shifted = user_namespace >= 0
@@ -96,19 +104,16 @@ def mount_bind(source: str, target: str, attributes: int, user_namespace: int = 
             _libc.syscall(_SYS_MOUNT_SETATTR, tree, b"", _AT_EMPTY_PATH, changes, len(changes)),
             f"mount_setattr {source}",
         )
-        _check(
-            _libc.syscall(
-                _SYS_MOVE_MOUNT,
-                tree,
-                b"",
-                _AT_FDCWD,
-                target.encode(),
-                _MOVE_MOUNT_F_EMPTY_PATH,
-            ),
-            f"move_mount {target}",
-        )
-    finally:
+    except OSError:
         os.close(tree)
+        raise
+    return tree
+
+
+def attach_tree(tree: int, target: str) -> None:
+    """Show a mount that is attached nowhere, in the mount namespace of the caller."""
+    arguments = (tree, b"", _AT_FDCWD, target.encode(), _MOVE_MOUNT_F_EMPTY_PATH)
+    _check(_libc.syscall(_SYS_MOVE_MOUNT, *arguments), f"move_mount {target}")
 
 
 def set_dumpable(on: bool) -> None:
@@ -117,6 +122,11 @@ def set_dumpable(on: bool) -> None:
 
 def set_child_subreaper() -> None:
     _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl subreaper")
+
+
+def set_death_signal(number: int) -> None:
+    """Have the kernel send it to this process when its parent ends."""
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0), "prctl pdeathsig")
 
 
 def set_no_new_privs() -> None:

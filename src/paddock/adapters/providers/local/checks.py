@@ -218,10 +218,11 @@ def _upwards(path: Path) -> Iterator[Path]:
 
 
 def _template_tools(_: LocalConfig) -> Finding:
-    missing = [name for name in ("mmdebstrap", "skopeo", "umoci") if not shutil.which(name)]
+    tools = ("mmdebstrap", "skopeo", "umoci", "bwrap")
+    missing = [name for name in tools if not shutil.which(name)]
     if not missing:
-        return Finding("template tools", Status.OK, "mmdebstrap, skopeo, umoci")
-    fix = f"apt-get install {' '.join(missing)}"
+        return Finding("template tools", Status.OK, ", ".join(tools))
+    fix = f"apt-get install {' '.join(missing).replace('bwrap', 'bubblewrap')}"
     return Finding("template tools", Status.DEGRADED, f"no {', '.join(missing)}", fix)
 
 

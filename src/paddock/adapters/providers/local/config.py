@@ -27,5 +27,7 @@ class LocalConfig:
     """Ask the kernel to favour moving processes between control groups (see the docs)."""
     template_cache: Path | None = None
     """Where built templates are kept as archives, for other data directories to take."""
+    image_mib: int = 32_768
+    """The most that a container image may take, with its files unpacked."""
     warm: dict[str, int] = field(default_factory=dict)
     """How many sandboxes of which template wait ready."""

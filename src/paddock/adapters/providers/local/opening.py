@@ -37,6 +37,7 @@ from paddock.adapters.providers.local.storage import Storage, open_storage
 from paddock.adapters.providers.local.storage.faults import explained
 from paddock.adapters.providers.local.templates import SnapshotParts, TemplateStore
 from paddock.adapters.providers.local.templates.defaults import Defaults
+from paddock.adapters.providers.local.templates.images import Images
 from paddock.domain.agent import AGENTS
 from paddock.domain.errors import Broken, Conflict, NotFound, Unavailable
 from paddock.domain.ids import is_ulid
@@ -216,13 +217,7 @@ async def open_parts(
         )
         gateway = gateway_at(layout.run, authority=authority)
         life = _life(config, owner, machines, storage, gateway=gateway)
-        templates = TemplateStore(
-            storage,
-            layout.data,
-            cache=config.template_cache,
-            snapshots=partial(_snapshot_parts, life),
-            let_go=launch.forget,
-        )
+        templates = _templates(config, life, launch, Images.of(config, gateway.config))
         memory = await checkpoint.tried(config, layout, launch, init)
         undo.pop_all()
         return Parts(config, storage, templates, launch, owner, life, idmap, memory, gateway)
@@ -259,6 +254,19 @@ def _life(
         fences=Fences(gateway),
         memories=Memories(machines, records, storage),
         on_step=machines.on_step,
+    )
+
+
+def _templates(
+    config: LocalConfig, life: Life, launch: LaunchControl, images: Images
+) -> TemplateStore:
+    return TemplateStore(
+        life.storage,
+        life.layout.data,
+        cache=config.template_cache,
+        snapshots=partial(_snapshot_parts, life),
+        let_go=launch.forget,
+        images=images,
     )
 
 

@@ -11,8 +11,11 @@ from typing import NoReturn
 
 import pytest
 
+from paddock.adapters.egress.config import EgressConfig
+from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.storage import Storage
 from paddock.adapters.providers.local.templates import TemplateStore
+from paddock.adapters.providers.local.templates.images import Images
 from paddock.domain.errors import Broken, InvalidRequest, NotFound, Unavailable
 
 from ..storage.disks import run
@@ -110,8 +113,10 @@ async def test_a_damaged_image_is_refused(
 
 
 async def test_a_registry_that_cannot_be_reached_is_unavailable(
-    store: TemplateStore, storage: Storage
+    storage: Storage,
 ) -> None:
+    images = Images.of(LocalConfig(), EgressConfig(registries=("127.0.0.1:9",)))
+    store = TemplateStore(storage, storage.pool.parent, images=images)
     with pytest.raises(Unavailable, match="cannot be fetched"):
         await store.ensure(from_image("127.0.0.1:9/library/image:1"), setup_runner=no_setup)
     assert left_over(storage) == []
@@ -188,7 +193,7 @@ async def test_without_skopeo_the_way_to_install_it_is_told(
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(Unavailable) as caught:
         await store.ensure(from_image(f"oci:{layout}:v1"), setup_runner=no_setup)
-    assert caught.value.remediation == "apt install skopeo"
+    assert caught.value.remediation == "apt install skopeo bubblewrap"
     assert json.dumps(caught.value.as_dict())
     assert os.environ["PATH"] == "/nowhere"
 

@@ -3,15 +3,27 @@
 import asyncio
 import hashlib
 import os
-import re
-from collections.abc import Callable
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import aiohttp
 import msgspec
 
+from paddock.adapters.egress.config import EgressConfig
+from paddock.adapters.egress.registry_access import RegistryAccess
+from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.storage.faults import explained
 from paddock.adapters.providers.local.templates.defaults import Defaults
+from paddock.adapters.providers.local.templates.image_tools import (
+    SCRATCH,
+    SOURCE,
+    Bounds,
+    ImageTools,
+)
 from paddock.adapters.providers.local.templates.programs import ProgramFailed, need, run
 from paddock.domain.errors import (
     Broken,
@@ -19,15 +31,18 @@ from paddock.domain.errors import (
     NotFound,
     PaddockError,
     QuotaExceeded,
+    TooLarge,
     Unavailable,
 )
+from paddock.domain.image_reference import ARCHIVES, ENGINE, LAYOUT, RegistryImage
 
-_LAYOUT = "oci:"
-_ARCHIVES = ("oci-archive:", "docker-archive:")
-_ENGINE = "docker:"
 _SOCKET = "/var/run/docker.sock"
-_OFFLINE = ("no such host", "connection refused", "timeout", "unreachable", "dial tcp", "tls:")
+_OFFLINE = (
+    *("no such host", "connection refused", "connection reset", "timeout", "unreachable"),
+    *("dial tcp", "tls:", "bad gateway"),
+)
 _ABSENT = ("manifest unknown", "not found", "no such file", "no descriptor", "requested access")
+_UNJAILED = ("bwrap:", "mount_setattr", "move_mount", "user namespace", "setns:")
 _FULL = ("no space left", "disk quota exceeded")
 
 _Progress = Callable[[str, float | None], None]
@@ -47,46 +62,103 @@ class _EngineImage(msgspec.Struct):
     id: str = msgspec.field(name="Id")
 
 
-async def identify(reference: str) -> str:
-    """The manifest's digest; of an archive that of its bytes, of the engine's image its id."""
-    if _is_engines(reference):
-        async with _engine() as engine:
-            return await _inspect_engine(engine, reference.removeprefix(_ENGINE))
-    if reference.startswith(_ARCHIVES):
-        return await asyncio.to_thread(_identify_archive, reference)
-    need("skopeo")
-    manifest = await _skopeo(reference, "inspect", "--raw", _address(reference))
-    return hashlib.sha256(manifest).hexdigest()
+@dataclass(frozen=True, slots=True)
+class Images:
+    """Fetched, read and unpacked by programs in a jail."""
+
+    tools: ImageTools = field(default_factory=ImageTools)
+
+    @classmethod
+    def of(cls, config: LocalConfig, egress: EgressConfig) -> Self:
+        return cls(ImageTools(RegistryAccess.of(egress), Bounds(config.image_mib)))
+
+    async def identify(self, reference: str) -> str:
+        """The manifest's digest; of an archive that of its bytes, of the engine's image its id."""
+        if _is_engines(reference):
+            async with _engine() as engine:
+                return await _inspect_engine(engine, reference.removeprefix(ENGINE))
+        if reference.startswith(ARCHIVES):
+            return await asyncio.to_thread(_identify_archive, reference)
+        need("skopeo", "bwrap")
+        place = await asyncio.to_thread(_placed, reference)
+        with _explained(reference):
+            manifest = await self.tools.skopeo(
+                *("inspect", "--raw", "--no-creds", place.address),
+                source=place.source,
+                image=place.image,
+            )
+        return hashlib.sha256(manifest).hexdigest()
+
+    async def unpack(self, reference: str, root: Path, progress: _Progress) -> Defaults:
+        """The image's files at `root`; its parent is used for scratch, which is removed again."""
+        need("skopeo", "umoci", "bwrap")
+        scratch = root.parent / "image"
+        scratch.mkdir(mode=0o700)
+        progress(f"fetching {reference}", 0.0)
+        if _is_engines(reference):
+            await _save_from_engine(reference.removeprefix(ENGINE), scratch / "saved.tar")
+            place = _Place(f"docker-archive:{SCRATCH}/saved.tar")
+        else:
+            place = await asyncio.to_thread(_placed, reference)
+        layout = f"oci:{SCRATCH}/layout:image"
+        with _explained(reference):
+            await self._copy(place, layout, scratch)
+            config = await self.tools.skopeo("inspect", "--config", layout, scratch=scratch)
+            progress("unpacking the image", 0.6)
+            image = ("--image", layout.removeprefix("oci:"))
+            await self.tools.umoci("unpack", *image, f"{SCRATCH}/bundle", scratch=scratch)
+        await asyncio.to_thread(_take_root, scratch, root)
+        await run(["rm", "-rf", "--", str(scratch)])
+        return _defaults(msgspec.json.decode(config, type=_Image).config)
+
+    async def save(self, reference: str, archive: Path) -> None:
+        """The image as an archive that an engine loads."""
+        need("skopeo", "bwrap")
+        place = await asyncio.to_thread(_placed, reference)
+        target = f"docker-archive:{SCRATCH}/{archive.name}"
+        with _explained(reference):
+            await self._copy(place, target, archive.parent)
+
+    async def _copy(self, place: "_Place", target: str, scratch: Path) -> None:
+        # Its temporary files are as large as the image, and stay behind when it is killed.
+        await self.tools.skopeo(
+            *("--tmpdir", SCRATCH, "copy", "--quiet", "--src-no-creds", place.address, target),
+            scratch=scratch,
+            source=place.source,
+            image=place.image,
+        )
 
 
-async def unpack(reference: str, root: Path, progress: _Progress) -> Defaults:
-    """The image's files at `root`; its parent is used for scratch, which is removed again."""
-    need("skopeo", "umoci")
-    scratch = root.parent / "image"
-    scratch.mkdir()
-    progress(f"fetching {reference}", 0.0)
-    address = _address(reference)
-    if _is_engines(reference):
-        saved = scratch / "saved.tar"
-        await _save_from_engine(reference.removeprefix(_ENGINE), saved)
-        address = f"docker-archive:{saved}"
-    layout = f"oci:{scratch}/layout:image"
-    # Its scratch is as large as the image, and stays behind when it is killed.
-    await _skopeo(reference, "--tmpdir", str(scratch), "copy", "--quiet", address, layout)
-    config = await _skopeo(reference, "inspect", "--config", layout)
-    progress("unpacking the image", 0.6)
-    await _umoci(reference, scratch)
-    (scratch / "bundle" / "rootfs").rename(root)
-    await run(["rm", "-rf", "--", str(scratch)])
-    return _defaults(msgspec.json.decode(config, type=_Image).config)
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an image is for a program in a jail."""
+
+    address: str
+    source: Path | None = None
+    image: RegistryImage | None = None
 
 
-async def save(reference: str, archive: Path) -> None:
-    """The image as an archive that an engine loads."""
-    need("skopeo")
-    target = f"docker-archive:{archive}"
-    scratch = str(archive.parent)
-    await _skopeo(reference, "--tmpdir", scratch, "copy", "--quiet", _address(reference), target)
+def _placed(reference: str) -> _Place:
+    """A reference without a transport is a registry's."""
+    if not reference.startswith((LAYOUT, *ARCHIVES)):
+        image = RegistryImage.parse(reference)
+        return _Place(f"docker://{image}", image=image)
+    path, tag = _split(reference)
+    if not path.exists():
+        raise NotFound(f"the image {reference} cannot be found: there is no file {path}")
+    transport = reference.partition(":")[0]
+    return _Place(f"{transport}:{SOURCE}{tag and ':'}{tag}", source=path)
+
+
+def _take_root(scratch: Path, root: Path) -> None:
+    """Without following links: who unpacked it is not trusted with the host's paths."""
+    bundle = os.open(scratch / "bundle", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if not stat.S_ISDIR(os.lstat("rootfs", dir_fd=bundle).st_mode):
+            raise Broken("the image was unpacked to something else than a directory")
+        os.rename("rootfs", root, src_dir_fd=bundle)
+    finally:
+        os.close(bundle)
 
 
 def _defaults(config: _Config) -> Defaults:
@@ -99,28 +171,7 @@ def _defaults(config: _Config) -> Defaults:
 
 
 def _is_engines(reference: str) -> bool:
-    return reference.startswith(_ENGINE) and not reference.startswith("docker://")
-
-
-_IN_A_REGISTRY = re.compile(
-    r"[a-zA-Z0-9][\w.-]*(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)*(:[\w][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?"
-)
-
-
-def _address(reference: str) -> str:
-    """As skopeo names it. A reference without a transport is a registry's."""
-    if reference.startswith(("docker://", _ENGINE)):
-        return reference
-    if reference.startswith((_LAYOUT, *_ARCHIVES)):
-        _split(reference)
-        return reference
-    if not _IN_A_REGISTRY.fullmatch(reference):
-        raise InvalidRequest(
-            f"{reference[:80]!r} is neither a template nor the name of an image",
-            remediation="`paddock template ls` shows the templates; an image is named like "
-            "debian:12 or registry.example/team/image@sha256:…",
-        )
-    return f"docker://{reference}"
+    return reference.startswith(ENGINE) and not reference.startswith("docker://")
 
 
 def _split(reference: str) -> tuple[Path, str]:
@@ -143,19 +194,10 @@ def _identify_archive(reference: str) -> str:
         return f"{tag} {hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
-async def _skopeo(reference: str, *arguments: str) -> bytes:
-    # Without the file it refuses everything; a host that has one keeps its say.
-    lax = [] if Path("/etc/containers/policy.json").exists() else ["--insecure-policy"]
+@contextmanager
+def _explained(reference: str) -> Iterator[None]:
     try:
-        return await run(["skopeo", *lax, *arguments])
-    except ProgramFailed as failure:
-        raise _explain(reference, failure) from failure
-
-
-async def _umoci(reference: str, scratch: Path) -> None:
-    image, bundle = f"{scratch}/layout:image", str(scratch / "bundle")
-    try:
-        await run(["umoci", "unpack", "--image", image, bundle])
+        yield
     except ProgramFailed as failure:
         raise _explain(reference, failure) from failure
 
@@ -166,10 +208,21 @@ def _explain(reference: str, failure: ProgramFailed) -> PaddockError:
             f"there is no room for the image {reference}: {line}",
             remediation="delete sandboxes, snapshots or templates that are no longer needed",
         )
+    if failure.mentions("file too large"):
+        return TooLarge(
+            f"the image {reference} has a file that is larger than an image may be",
+            remediation="use a smaller one, or raise the setting local.image_mib",
+        )
+    if line := failure.mentions(*_UNJAILED):
+        return Unavailable(
+            f"images cannot be read in isolation on this host: {line}",
+            remediation="allow user namespaces (sysctl user.max_user_namespaces), and keep "
+            "local.data_dir on btrfs, ext4 or xfs with Linux 5.15 or newer",
+        )
     if line := failure.mentions(*_ABSENT):
         return NotFound(
             f"the image {reference} cannot be found: {line}",
-            remediation="check its name and tag, and `skopeo login` where it is private",
+            remediation="check its name and tag; of a private one an operator can make a template",
         )
     if line := failure.mentions(*_OFFLINE):
         return Unavailable(

@@ -13,6 +13,7 @@ _LAST_LINES = 20
 _LINE_END = re.compile(r"[\r\n]+")
 
 _PACKAGES = {
+    "bwrap": "bubblewrap",
     "mmdebstrap": "mmdebstrap",
     "skopeo": "skopeo",
     "umoci": "umoci",
@@ -53,14 +54,20 @@ async def run(
     *,
     on_line: Callable[[str], None] | None = None,
     env: Mapping[str, str] | None = None,
+    inherit: bool = True,
+    pass_fds: Sequence[int] = (),
 ) -> bytes:
-    """The program's standard output; `on_line` sees what it says on standard error."""
+    """The program's standard output; `on_line` sees what it says on standard error.
+
+    Without `inherit` it gets no other environment than the given one.
+    """
     process = await asyncio.create_subprocess_exec(
         *_confined(command),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "LC_ALL": "C.UTF-8", **(env or {})},
+        env={**(os.environ if inherit else {}), "LC_ALL": "C.UTF-8", **(env or {})},
+        pass_fds=pass_fds,
     )
     assert process.stdout
     assert process.stderr

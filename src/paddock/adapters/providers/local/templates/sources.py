@@ -10,8 +10,9 @@ from pathlib import Path
 
 from paddock.adapters.providers.local.storage.faults import explained
 from paddock.adapters.providers.local.storage.trees import copy_tree
-from paddock.adapters.providers.local.templates import archives, debian, images
+from paddock.adapters.providers.local.templates import archives, debian
 from paddock.adapters.providers.local.templates.defaults import Defaults
+from paddock.adapters.providers.local.templates.images import Images
 from paddock.domain.errors import InvalidRequest, NotFound
 from paddock.domain.template import SourceKind, TemplateSource
 
@@ -30,7 +31,7 @@ class SnapshotParts:
     defaults: Defaults = field(default_factory=Defaults)
 
 
-async def identify(source: TemplateSource) -> str:
+async def identify(source: TemplateSource, images: Images) -> str:
     """The digest of what the source holds now. Equal content need not be built twice.
 
     A Debian is its suite and packages, an image its manifest, a tar the bytes of the file, a
@@ -53,7 +54,7 @@ async def identify(source: TemplateSource) -> str:
     return digest_of(REVISION, source.kind, identity)
 
 
-async def fetch(source: TemplateSource, root: Path, progress: Progress) -> Defaults:
+async def fetch(source: TemplateSource, root: Path, progress: Progress, images: Images) -> Defaults:
     """Fill `root`, which does not exist yet; scratch may lie beside it until this returns."""
     match source.kind:
         case SourceKind.DEBIAN:

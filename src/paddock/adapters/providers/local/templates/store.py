@@ -28,6 +28,7 @@ from paddock.adapters.providers.local.templates.builds import (
 )
 from paddock.adapters.providers.local.templates.contract import fulfil
 from paddock.adapters.providers.local.templates.defaults import Defaults
+from paddock.adapters.providers.local.templates.images import Images
 from paddock.adapters.providers.local.templates.recipes import Recipes
 from paddock.adapters.providers.local.templates.sources import Progress, SnapshotParts, digest_of
 from paddock.adapters.providers.local.templates.waiting import turn
@@ -67,6 +68,7 @@ class TemplateStore:
         cache: Path | None = None,
         snapshots: SnapshotLookup | None = None,
         let_go: LetGo | None = None,
+        images: Images | None = None,
     ) -> None:
         self._storage = storage
         self._shelf = storage.pool / "templates"
@@ -75,6 +77,7 @@ class TemplateStore:
         self._cache = cache
         self._snapshots = snapshots
         self._let_go = let_go
+        self._images = images or Images()
         self._pinned: dict[str, BuiltTemplate] = {}
 
     def recipe(self, name: str) -> Template:
@@ -234,12 +237,12 @@ class TemplateStore:
 
     async def _ensure_source(self, source: TemplateSource, progress: Progress) -> BuiltTemplate:
         progress("looking at the source", 0.0)
-        digest = await sources.identify(source)
+        digest = await sources.identify(source, self._images)
 
         async def build(draft: Path) -> Note:
             if source.kind is SourceKind.SNAPSHOT:
                 return await self._from_snapshot(source.reference, digest, draft)
-            defaults = await sources.fetch(source, draft / "rootfs", progress)
+            defaults = await sources.fetch(source, draft / "rootfs", progress, self._images)
             await asyncio.to_thread(fulfil, draft / "rootfs")
             return _note(digest, digest, f"{source.kind} {source.reference}", defaults)
 

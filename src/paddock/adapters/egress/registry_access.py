@@ -1,0 +1,153 @@
+"""The only way from a jail to a registry: a proxy that judges addresses as the egress gateway does.
+
+Every connection is resolved, judged and made here, so that neither a redirect, nor the `realm` that
+a registry names, nor a name whose address changes leads anywhere else.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+from paddock.adapters.egress import authority
+from paddock.adapters.egress.config import EgressConfig
+from paddock.domain.egress.rule import parse
+from paddock.domain.errors import Forbidden
+from paddock.domain.image_reference import RegistryImage
+from paddock.gateway.brokered import Brokered
+from paddock.gateway.fence import Fence
+from paddock.gateway.inbound import Proxied
+from paddock.gateway.journal import Journal
+from paddock.gateway.outside import Outside
+from paddock.gateway.protocol import RuleText
+
+PROXY = ("127.0.0.2", 3128)
+_ANYWHERE = ("*:*", "0.0.0.0/0:*", "[::/0]:*")
+"""Public addresses need no rule of an operator, private ones do."""
+_FURTHEST_RANGE = 16
+_HTTPS = 443
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryAccess:
+    """What operators have set about it."""
+
+    allowed: tuple[str, ...] = ()
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    certificates: str = ""
+
+    @classmethod
+    def of(cls, config: EgressConfig) -> "RegistryAccess":
+        return cls(config.registries, config.hosts, config.certificates)
+
+    @property
+    def listeners(self) -> tuple[tuple[str, int], ...]:
+        """Where programs inside find the proxy, and the loopback registries that are allowed.
+
+        Go's HTTP client asks no proxy for what is on loopback, so those are found where they
+        would be outside.
+        """
+        return (PROXY, *dict.fromkeys(self._loopback()))
+
+    def _loopback(self) -> Iterator[tuple[str, int]]:
+        for rule in map(parse, self.allowed):
+            network = rule.network
+            if not rule.allows or network is None or not network.is_loopback:
+                continue
+            narrow = [each for each in rule.ports if each[1] - each[0] < _FURTHEST_RANGE]
+            for first, last in narrow if network.num_addresses == 1 else ():
+                address = str(network.network_address)
+                yield from ((address, port) for port in range(first, last + 1))
+
+    def authorities(self) -> str:
+        """Those whose certificates a registry may have, in PEM."""
+        return authority.authorities(self.certificates)
+
+    def check(self, image: RegistryImage) -> None:
+        """Raise Forbidden where that can be told without asking a name server."""
+        host = _LOOPBACK if image.host == "localhost" else image.host
+        outside, rules = self._outside(), [parse(each) for each in (*self.allowed, *_ANYWHERE)]
+        if why := outside.objection_known(rules, host, image.port or _HTTPS):
+            raise refused(image, why)
+
+    def _outside(self) -> Outside:
+        outside = Outside()
+        outside.hosts = dict(self.hosts)
+        return outside
+
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator[tuple[Journal, int]]:
+        """Serve the listeners that are sent to the descriptor. The journal has what was refused."""
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ours.setblocking(False)
+            async with self._serving(ours) as journal:
+                yield journal, theirs.fileno()
+
+    @asynccontextmanager
+    async def _serving(self, channel: socket.socket) -> AsyncIterator[Journal]:
+        journal = Journal()
+        fence = Fence("an image", self._outside(), journal)
+        fence.set_rules([RuleText(each, "images") for each in (*self.allowed, *_ANYWHERE)])
+        serving = asyncio.create_task(self._serve(channel, fence))
+        try:
+            yield journal
+        finally:
+            serving.cancel()
+            with suppress(asyncio.CancelledError):
+                await serving
+            fence.close()
+
+    async def _serve(self, channel: socket.socket, fence: Fence) -> None:
+        loop = asyncio.get_running_loop()
+        servers: list[asyncio.Server] = []
+        try:
+            for number, listener in enumerate(await _received(channel, len(self.listeners))):
+                made = partial(_client, _Loopback if number else Proxied, fence)
+                servers.append(await loop.create_server(made, sock=listener))
+            await loop.create_future()
+        finally:
+            for server in servers:
+                server.close()
+
+
+def _client(kind: type[Brokered], fence: Fence) -> asyncio.Protocol:
+    return kind(fence).relay.client_side()
+
+
+class _Loopback(Brokered):
+    """To a port of this host's loopback, by the same address."""
+
+    def _begin(self, transport: asyncio.BaseTransport) -> None:
+        host, port = transport.get_extra_info("sockname")[:2]
+        self.aim(self.fence.target(host, port))
+
+
+async def _received(channel: socket.socket, most: int) -> list[socket.socket]:
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    loop.add_reader(channel, ready.set_result, None)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(channel)
+    found = [socket.socket(fileno=each) for each in socket.recv_fds(channel, 1, most)[1]]
+    for each in found:
+        each.setblocking(False)
+    return found
+
+
+def refusals(journal: Journal) -> Sequence[str]:
+    """In words, the last one last."""
+    flows = [each for each in journal.drain(0).flows if not each.allowed]
+    return [f"{each.host}:{each.port}: {each.why}" for each in flows]
+
+
+def refused(image: RegistryImage, why: str) -> Forbidden:
+    return Forbidden(
+        f"the image {image} is not fetched: {why}",
+        remediation="an operator can allow the registry's address in the setting egress.registries",
+    )

@@ -1,0 +1,144 @@
+"""The way into a jail: gives up root in namespaces of its own, then becomes bubblewrap.
+
+Programs that read what a tenant has made, such as an image, run in one. They are another user, have
+no network but the listeners that are handed out here, and see no file of the host that they are not
+shown. Files in the scratch directory have the owners that they are given inside.
+"""
+
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from paddock.adapters.providers.host import mounts, syscalls
+from paddock.adapters.providers.host.routes import raise_loopback
+
+FIRST_ID, IDS = 0x7FFE0000, 65536
+"""On this host: of no user, and far above those that sandboxes have."""
+_BOOTSTRAP = (
+    "import sys; sys.path[:0] = sys.argv.pop().split(':'); "
+    "sys.modules.update(dict.fromkeys(('ssl', '_ssl', '_hashlib'))); "
+    "from paddock.adapters.providers.host.jail import main; main(sys.argv[1])"
+)
+_HELD = Path("/tmp")  # noqa: S108 - every host has it, and this one is the jail's own
+_SCRATCH, _SOURCE = _HELD / "scratch", _HELD / "source"
+_MOST_MEMORY = 4 << 30
+_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETFCAP")
+_INERT = syscalls.MOUNT_ATTR_NOSUID | syscalls.MOUNT_ATTR_NODEV
+_NAMESPACES = (
+    syscalls.CLONE_NEWNS
+    | syscalls.CLONE_NEWNET
+    | syscalls.CLONE_NEWIPC
+    | syscalls.CLONE_NEWUTS
+    | syscalls.CLONE_NEWCGROUP
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One program in a jail."""
+
+    command: tuple[str, ...]
+    options: tuple[str, ...]
+    """For bubblewrap, beside what every jail has."""
+    scratch: str = ""
+    """A directory that it sees as /scratch and may write to."""
+    source: str = ""
+    """A file or directory that it sees as /source."""
+    owners: bool = False
+    """Whether it may give files in the scratch directory to other owners."""
+    listeners: tuple[tuple[str, int], ...] = ()
+    """On its own loopback; sent to who holds the other end of `channel`."""
+    channel: int = -1
+    most_bytes: int = 0
+    """Of one file that it writes."""
+
+    def argv(self) -> list[str]:
+        paths = ":".join(path for path in sys.path if path and Path(path).is_dir())
+        return [sys.executable, "-I", "-S", "-c", _BOOTSTRAP, json.dumps(asdict(self)), paths]
+
+
+def main(text: str) -> None:
+    plan = Plan(**json.loads(text))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY, _MOST_MEMORY))
+    if plan.most_bytes:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (plan.most_bytes, plan.most_bytes))
+    if os.geteuid() == 0:
+        _give_up_root(plan)
+        scratch, source = str(_SCRATCH), str(_SOURCE)
+    else:
+        # Who has no privileges keeps their own id, and can hand out no listener.
+        scratch, source = plan.scratch, plan.source
+    argv = ["bwrap", *_everywhere(plan)]
+    if plan.scratch:
+        argv += ["--bind", scratch, "/scratch"]
+    if plan.source:
+        argv += ["--ro-bind", source, "/source"]
+    argv += [*plan.options, "--remount-ro", "/", "--", *plan.command]
+    os.execvp("bwrap", argv)  # noqa: S606 - it takes the place of this process
+
+
+def _everywhere(plan: Plan) -> list[str]:
+    options = ["--unshare-pid", "--die-with-parent", "--new-session", "--clearenv"]
+    if os.geteuid() == 0:
+        options += ["--cap-drop", "ALL"]
+        for name in _CAPABILITIES if plan.owners else ():
+            options += ["--cap-add", f"CAP_{name}"]
+    else:
+        options += ["--unshare-user", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+    options += ["--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev"]
+    for name in ("bin", "sbin", "lib", "lib32", "lib64"):
+        path = Path("/", name)
+        if path.is_symlink():
+            options += ["--symlink", str(path.readlink()), str(path)]
+        elif path.is_dir():
+            options += ["--ro-bind", str(path), str(path)]
+    return options
+
+
+def _give_up_root(plan: Plan) -> None:
+    """Enter a user namespace, and all others as its root, who is nobody on this host."""
+    trees: list[tuple[int, Path]] = []
+    is_file = bool(plan.source) and Path(plan.source).is_file()
+    with mounts.user_namespace(FIRST_ID, IDS) as namespace:
+        if plan.scratch:
+            trees.append((syscalls.bound_tree(plan.scratch, _INERT, namespace), _SCRATCH))
+        if plan.source:
+            trees.append((_readable(plan.source, namespace), _SOURCE))
+        syscalls.setns(namespace, syscalls.CLONE_NEWUSER)
+    os.setgroups([])
+    os.setresgid(0, 0, 0)
+    os.setresuid(0, 0, 0)
+    syscalls.set_death_signal(signal.SIGKILL)  # a change of credentials forgets it
+    syscalls.unshare(_NAMESPACES)
+    raise_loopback()
+    _hand_out(plan)
+    syscalls.mount("tmpfs", str(_HELD), "tmpfs", 0, "mode=0755,size=64k")
+    for tree, target in trees:
+        if is_file and target == _SOURCE:
+            target.touch()
+        else:
+            target.mkdir()
+        syscalls.attach_tree(tree, str(target))
+        os.close(tree)
+
+
+def _readable(source: str, namespace: int) -> int:
+    """What an operator has named may be root's alone, and on a file system without mapped ids."""
+    try:
+        return syscalls.bound_tree(source, _INERT, namespace)
+    except OSError:
+        return syscalls.bound_tree(source, _INERT)
+
+
+def _hand_out(plan: Plan) -> None:
+    if plan.channel < 0:
+        return
+    made = [socket.create_server(tuple(each), backlog=64) for each in plan.listeners]
+    with socket.socket(fileno=plan.channel) as channel:
+        socket.send_fds(channel, [b"+"], [each.fileno() for each in made])

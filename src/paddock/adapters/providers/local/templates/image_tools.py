@@ -1,0 +1,194 @@
+"""skopeo and umoci, run in a jail: what they read comes from strangers."""
+
+import asyncio
+import os
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from paddock.adapters.egress.registry_access import (
+    PROXY,
+    RegistryAccess,
+    refusals,
+    refused,
+)
+from paddock.adapters.providers.host.jail import Plan
+from paddock.adapters.providers.local.config import LocalConfig
+from paddock.adapters.providers.local.templates.programs import ProgramFailed, run
+from paddock.domain.errors import TimedOut, TooLarge
+from paddock.domain.image_reference import RegistryImage
+
+SCRATCH = "/scratch"
+"""Where a program in a jail sees its scratch directory, as `unpack` and others name it."""
+SOURCE = "/source"
+_LOOK_S = 0.5
+_REST = 4
+"""How many times as long as a look takes nobody looks."""
+_POLICY = "/etc/containers/policy.json"
+_CONTAINERS = (_POLICY, "/etc/containers/registries.conf", "/etc/containers/registries.conf.d")
+_SMALL = 16 << 20
+_HOSTS = b"127.0.0.1 localhost\n"
+_TRUST = "/etc/ssl/certs/ca-certificates.crt"
+_ENVIRONMENT = {"PATH": "/usr/bin:/usr/sbin:/bin", "HOME": SCRATCH, "LC_ALL": "C.UTF-8"}
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The most that one image may be."""
+
+    size_mib: int = LocalConfig().image_mib
+    entries: int = 2_000_000
+    seconds: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class ImageTools:
+    """Each run has namespaces of its own."""
+
+    access: RegistryAccess = field(default_factory=RegistryAccess)
+    bounds: Bounds = field(default_factory=Bounds)
+
+    async def skopeo(
+        self,
+        *arguments: str,
+        scratch: Path | None = None,
+        source: Path | None = None,
+        image: RegistryImage | None = None,
+    ) -> bytes:
+        """Its output. Only for an image in a registry there is a network."""
+        # Without the file it refuses everything; a host that has one keeps its say.
+        lax = [] if Path(_POLICY).exists() else ["--insecure-policy"]
+        command = ("skopeo", *lax, *arguments)
+        if image is None:
+            return await self._bounded(command, scratch=scratch, source=source)
+        self.access.check(image)
+        return await self._online(command, image, scratch)
+
+    async def umoci(self, *arguments: str, scratch: Path) -> None:
+        await self._bounded(("umoci", *arguments), scratch=scratch, owners=True)
+
+    async def _online(
+        self, command: Sequence[str], image: RegistryImage, scratch: Path | None
+    ) -> bytes:
+        async with self.access.served() as (journal, channel):
+            try:
+                return await self._bounded(command, scratch=scratch, channel=channel)
+            except ProgramFailed as failure:
+                if found := refusals(journal):
+                    raise refused(image, found[-1]) from failure
+                raise
+
+    async def _bounded(
+        self,
+        command: Sequence[str],
+        *,
+        scratch: Path | None = None,
+        source: Path | None = None,
+        channel: int = -1,
+        owners: bool = False,
+    ) -> bytes:
+        with _shown(self.access.authorities()) as (options, files):
+            plan = Plan(
+                tuple(command),
+                (*options, *_surroundings(scratch, online=channel >= 0)),
+                str(scratch or ""),
+                str(source or ""),
+                owners=owners,
+                listeners=self.access.listeners if channel >= 0 else (),
+                channel=channel,
+                most_bytes=self.bounds.size_mib << 20,
+            )
+            fds = (*files, *([channel] if channel >= 0 else ()))
+            try:
+                async with asyncio.timeout(self.bounds.seconds):
+                    work = run(plan.argv(), env=_ENVIRONMENT, inherit=False, pass_fds=fds)
+                    return await self._watched(scratch, work)
+            except TimeoutError as error:
+                raise TimedOut(
+                    f"the image was not ready after {self.bounds.seconds:g} s",
+                    remediation="try again, or use a smaller image",
+                ) from error
+
+    async def _watched(self, scratch: Path | None, work: Coroutine[Any, Any, bytes]) -> bytes:
+        """What a program in a jail says. TooLarge ends it, or comes when it has ended."""
+        loop, pause, task = asyncio.get_running_loop(), _LOOK_S, asyncio.ensure_future(work)
+        try:
+            is_over = False
+            while not is_over:
+                is_over = bool((await asyncio.wait({task}, timeout=pause))[0])
+                began = loop.time()
+                if scratch is not None:
+                    await asyncio.to_thread(self._check, scratch)
+                pause = max(_LOOK_S, _REST * (loop.time() - began))
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+
+    def _check(self, scratch: Path) -> None:
+        size, entries = _measured(scratch)
+        if size > self.bounds.size_mib << 20:
+            raise TooLarge(
+                f"the image takes more than {self.bounds.size_mib} MiB",
+                remediation="use a smaller one, or raise the setting local.image_mib",
+            )
+        if entries > self.bounds.entries:
+            raise TooLarge(
+                f"the image has more than {self.bounds.entries} files", remediation="use another"
+            )
+
+
+def _surroundings(scratch: Path | None, *, online: bool) -> Iterator[str]:
+    """What bubblewrap makes around a program, beside what every jail has."""
+    variables = {
+        **_ENVIRONMENT,
+        "TMPDIR": SCRATCH,
+        "SSL_CERT_FILE": _TRUST,
+        "SSL_CERT_DIR": "/none",
+    }
+    if online:
+        proxy = "http://{}:{}".format(*PROXY)
+        variables |= {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy}
+    for name, value in variables.items():
+        yield from ("--setenv", name, value)
+    for path in _CONTAINERS:
+        yield from ("--ro-bind-try", path, path)
+    if scratch is None:
+        yield from ("--size", str(_SMALL), "--tmpfs", SCRATCH)
+    yield from ("--chdir", SCRATCH)
+
+
+@contextmanager
+def _shown(authorities: str) -> Iterator[tuple[list[str], list[int]]]:
+    """Files that are the same in every jail, as descriptors that bubblewrap reads."""
+    options, files = [], []
+    with ExitStack() as opened:
+        for path, content in (("/etc/hosts", _HOSTS), (_TRUST, authorities.encode())):
+            file = opened.enter_context(os.fdopen(os.memfd_create("jail"), "wb"))
+            file.write(content)
+            file.flush()
+            file.seek(0)
+            files.append(file.fileno())
+            options += ["--ro-bind-data", str(file.fileno()), path]
+        yield options, files
+
+
+def _measured(scratch: Path) -> tuple[int, int]:
+    """The bytes and the number of entries below; a file with several names counts once."""
+    size = entries = 0
+    linked: set[int] = set()
+    for _, directories, names, here in os.fwalk(scratch, onerror=None):
+        entries += len(directories) + len(names)
+        for name in names:
+            try:
+                found = os.lstat(name, dir_fd=here)
+            except OSError:
+                continue  # it is gone by now
+            if found.st_nlink == 1 or found.st_ino not in linked:
+                size += found.st_blocks * 512
+            if found.st_nlink > 1:
+                linked.add(found.st_ino)
+    return size, entries
