@@ -55,14 +55,9 @@ def install(app: FastAPI) -> None:
             _log.warning("request could not be fulfilled", extra=details)
         return answer(error, request_id(request))
 
-    @app.exception_handler(RequestValidationError)
-    async def unreadable(request: Request, error: RequestValidationError) -> JSONResponse:
-        return answer(explained(error), request_id(request))
-
     @app.exception_handler(WebSocketRequestValidationError)
-    async def unanswerable(
-        request: Request, error: WebSocketRequestValidationError
-    ) -> JSONResponse:
+    @app.exception_handler(RequestValidationError)
+    async def unreadable(request: Request, error: ValidationException) -> JSONResponse:
         return answer(explained(error), request_id(request))
 
     @app.exception_handler(HTTPException)
