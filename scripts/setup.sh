@@ -54,6 +54,7 @@ command wrk            wrk
 command chromium       chromium
 command node           nodejs
 command npm            npm
+command strace         strace
 file /bin/busybox busybox-static
 any /usr/lib/postgresql/*/bin/postgres postgresql
 '

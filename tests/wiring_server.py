@@ -34,6 +34,8 @@ class Server:
         self._session = session
         self._place: tuple[str, ...] = (f"--data-dir={data}",)
         self._process: asyncio.subprocess.Process | None = None
+        self.under: tuple[str, ...] = ()
+        """A program that the server is started by and that becomes it, such as `strace -D`."""
         self.starts = 0
 
     @property
@@ -70,6 +72,7 @@ class Server:
         }
         with (self.data.parent / "log").open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
+                *self.under,
                 *_PADDOCK,
                 "up",
                 *self._place,
@@ -112,7 +115,9 @@ class Server:
 
 
 @asynccontextmanager
-async def server(port: int | None = None, **settings: str) -> AsyncIterator[Server]:
+async def server(
+    port: int | None = None, *, under: tuple[str, ...] = (), **settings: str
+) -> AsyncIterator[Server]:
     """Running with these settings; in the end nothing of it remains, its sandboxes included."""
     place = disk.new_directory()
     data = place / "data"
@@ -120,6 +125,7 @@ async def server(port: int | None = None, **settings: str) -> AsyncIterator[Serv
         furnish(data, "base")
         async with aiohttp.ClientSession() as session:
             made = Server(data, session, port, **settings)
+            made.under = under
             await made.start()
             try:
                 yield made
