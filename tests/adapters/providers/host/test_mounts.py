@@ -1,17 +1,19 @@
-"""What the launcher mounts: each layer once, under a name of its own, until it is let go of."""
+"""What the launcher mounts: for as long as a program runs, with the owners of its sandbox."""
 
-import shutil
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from paddock.adapters.providers.host.launch_control import LaunchControl
+from paddock.adapters.providers.host.mounts import Bind, Overlay
+from paddock.adapters.providers.host.user_namespaces import Ids
 from paddock.domain.errors import Broken
 
-pytestmark = pytest.mark.timeout(60)
-
-IDS = (100_000, 65_536)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("as_root")]
+FIRST = 0x78000000
+STORED = 100_000
 
 
 @pytest.fixture
@@ -23,50 +25,58 @@ async def launch(tmp_path: Path) -> AsyncIterator[LaunchControl]:
         await control.aclose()
 
 
-def layer(path: Path) -> Path:
-    path.mkdir()
-    (path / "name").write_text(f"{path.name}\n")
-    return path
+@pytest.fixture
+def ids(tmp_path: Path) -> Ids:
+    (tmp_path / "user").touch()
+    return Ids(FIRST, STORED, 65_536, str(tmp_path / "user"))
 
 
-async def shown(launch: LaunchControl) -> list[str]:
-    """The names of the layers that the launcher sees mapped."""
-    look = f"for one in {launch.run_dir}/mounts/lower-*; do cat $one/name; done"
-    return sorted((await launch.run(["sh", "-c", look], timeout=10)).output.split())
-
-
-async def mounted(launch: LaunchControl) -> int:
+async def mounted(launch: LaunchControl, place: Path) -> int:
     table = (await launch.run(["cat", "/proc/self/mountinfo"], timeout=10)).output
-    return table.count(f" {launch.run_dir}/mounts/lower-")
+    points = [line.split(" ")[4] for line in table.splitlines()]
+    own = f"{launch.run_dir}/mounts"
+    return sum(str(place) in point for point in points if point not in (own, f"{own}/cgroup"))
 
 
-@pytest.mark.usefixtures("as_root")
-async def test_a_layer_is_never_shown_in_the_place_of_another(
-    launch: LaunchControl, tmp_path: Path
+async def test_owners_are_shifted_from_what_is_stored_and_nothing_stays_mounted(
+    launch: LaunchControl, ids: Ids, tmp_path: Path
 ) -> None:
-    first, second, third = (layer(tmp_path / name) for name in ("first", "second", "third"))
-    for lower in (first, second, second):
-        await launch.idmap(lower, *IDS)
-    await launch.forget(first)
-    await launch.idmap(third, *IDS)
-    assert await shown(launch) == ["second", "third"]
-    await launch.forget(second)
-    await launch.forget(third)
-    await launch.forget(first)
-    assert await mounted(launch) == 0
+    shown, stored = tmp_path / "shown", tmp_path / "stored"
+    shown.mkdir()
+    stored.mkdir()
+    os.chown(stored, STORED + 1000, STORED + 1000)
+    bind = Bind(str(stored), str(shown), stored=True)
+    look = ["stat", "--format=%u %g", str(shown)]
+    done = await launch.run(look, timeout=10, binds=[bind], ids=ids)
+    assert done.output == f"{FIRST + 1000} {FIRST + 1000}\n"
+    assert await mounted(launch, tmp_path) == 0
 
 
-@pytest.mark.usefixtures("as_root")
-async def test_a_layer_that_was_made_anew_is_shown_anew(
-    launch: LaunchControl, tmp_path: Path
+async def test_an_overlay_names_no_path_of_the_host(
+    launch: LaunchControl, ids: Ids, tmp_path: Path
 ) -> None:
-    """As when another process has removed the template and built it again."""
-    lower = layer(tmp_path / "lower")
-    await launch.idmap(lower, *IDS)
-    shutil.rmtree(lower)
-    with pytest.raises(Broken):
-        await launch.idmap(lower, *IDS)
-    layer(tmp_path / "lower")
-    await launch.idmap(lower, *IDS)
-    assert await shown(launch) == ["lower"]
-    assert await mounted(launch) == 1
+    for name in ("lower", "volume/upper", "volume/work", "root"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("volume", "volume/upper"):
+        os.chown(tmp_path / name, STORED, STORED)
+    (tmp_path / "lower" / "file").write_text("below\n")
+    overlay = Overlay([str(tmp_path / "lower")], str(tmp_path / "volume"), str(tmp_path / "root"))
+    look = f"stat --format=%u {tmp_path}/root/file && chown {FIRST} {tmp_path}/root/file"
+    look += f" && grep ' overlay ' /proc/self/mountinfo | grep {tmp_path}/root"
+    done = await launch.run(["sh", "-c", look], timeout=10, overlay=overlay, ids=ids)
+    owner, table = done.output.splitlines()
+    assert owner == str(FIRST)
+    assert str(tmp_path) not in table.partition(" - ")[2]
+    assert (tmp_path / "volume/upper/file").stat().st_uid == STORED
+    assert await mounted(launch, tmp_path) == 0
+
+
+async def test_a_mount_that_fails_takes_the_others_along(
+    launch: LaunchControl, ids: Ids, tmp_path: Path
+) -> None:
+    shown = tmp_path / "shown"
+    shown.mkdir()
+    binds = [Bind(str(tmp_path), str(shown), stored=True), Bind("/nowhere", str(shown))]
+    with pytest.raises(Broken, match="nowhere"):
+        await launch.run(["true"], timeout=10, binds=binds, ids=ids)
+    assert await mounted(launch, tmp_path) == 0

@@ -14,7 +14,7 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from paddock.adapters.providers.host import mounts, syscalls
+from paddock.adapters.providers.host import syscalls, user_namespaces
 from paddock.adapters.providers.host.routes import raise_loopback
 
 FIRST_ID, IDS = 0x7FFE0000, 65536
@@ -105,7 +105,7 @@ def _give_up_root(plan: Plan) -> None:
     """Enter a user namespace, and all others as its root, who is nobody on this host."""
     trees: list[tuple[int, Path]] = []
     is_file = bool(plan.source) and Path(plan.source).is_file()
-    with mounts.user_namespace(FIRST_ID, IDS) as namespace:
+    with user_namespaces.mapped(FIRST_ID, IDS) as namespace:
         if plan.scratch:
             trees.append((syscalls.bound_tree(plan.scratch, _INERT, namespace), _SCRATCH))
         if plan.source:

@@ -13,7 +13,7 @@ import signal
 import socket
 from dataclasses import dataclass
 
-from paddock.adapters.providers.host import syscalls
+from paddock.adapters.providers.host import syscalls, user_namespaces
 from paddock.adapters.providers.host.processes import Process
 from paddock.adapters.providers.host.routes import raise_loopback
 from paddock.guest.config import GuestConfig
@@ -123,9 +123,11 @@ def _enter(init: Process) -> bool:
             raise RuntimeError(
                 f"process {init.pid} is not in a sandbox (namespaces {missing:#x} are ours)"
             )
-        syscalls.setns(pidfd, kinds)
-    if not kinds & syscalls.CLONE_NEWUSER:
-        return False
+        with user_namespaces.limits() as limits:
+            syscalls.setns(pidfd, kinds)
+            if not kinds & syscalls.CLONE_NEWUSER:
+                return False
+            user_namespaces.set_limits(limits)
     os.setgroups([])
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)

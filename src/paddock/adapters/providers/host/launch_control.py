@@ -8,20 +8,20 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from paddock.adapters.providers.host.cgroups import Cgroup
-from paddock.adapters.providers.host.mounts import Bind
+from paddock.adapters.providers.host.mounts import Bind, Overlay
 from paddock.adapters.providers.host.processes import Process
+from paddock.adapters.providers.host.user_namespaces import Ids
 from paddock.domain.errors import Broken, TimedOut, Unavailable
 
 _PACKET = 1 << 20
 _START_TIMEOUT_S = 10.0
-_MOUNT_TIMEOUT_S = 30.0
 _JOIN_TIMEOUT_S = 15.0
 """A guest takes a hundredth of a second to get in; on a host with too much to do, a few seconds."""
 _SLACK_S = 10.0
@@ -69,28 +69,22 @@ class LaunchControl:
         argv: Sequence[str],
         *,
         timeout: float,
-        overlay: Mapping[str, Any] | None = None,
+        overlay: Overlay | None = None,
         binds: Sequence[Bind] = (),
+        ids: Ids | None = None,
     ) -> Finished:
-        """Run a program in the launcher's namespace, with an overlay and `binds` mounted meanwhile.
+        """Run a program in the launcher's namespace, with an overlay and `binds` mounted meanwhile,
+        and a user namespace for a sandbox with these `ids`.
 
         One that takes longer than `timeout` is killed.
         """
         mounted: dict[str, Any] = {
-            "overlay": overlay and dict(overlay),
+            "overlay": overlay and asdict(overlay),
             "binds": [asdict(bind) for bind in binds],
+            "ids": ids and asdict(ids),
         }
         answer = await self._ask("run", timeout, argv=list(argv), timeout=timeout, **mounted)
         return Finished(answer["code"], answer["output"])
-
-    async def idmap(self, lower: Path, first_id: int, ids: int) -> None:
-        """Have a layer shown with its owners shifted, for the overlays of `run`."""
-        await self._ask("idmap", _MOUNT_TIMEOUT_S, lower=str(lower), first_id=first_id, ids=ids)
-
-    async def forget(self, lower: Path) -> None:
-        """Let go of a layer that is about to be removed."""
-        if self._process is not None:
-            await self._ask("forget", _MOUNT_TIMEOUT_S, lower=str(lower))
 
     async def join(
         self,

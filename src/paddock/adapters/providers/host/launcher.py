@@ -95,12 +95,6 @@ class Launcher:
                     self._start(request, **message)
                 case "join":
                     self._join(request, fds[0], message.pop("timeout"), message)
-                case "idmap":
-                    self.mounter.show_mapped(**message)
-                    self._answer(request)
-                case "forget":
-                    self.mounter.forget(**message)
-                    self._answer(request)
                 case _:
                     self._answer(request, error=f"unknown operation {operation!r}")
         except (OSError, TypeError, ValueError, RuntimeError, LookupError) as error:
@@ -116,7 +110,7 @@ class Launcher:
 
     def _start(self, request: int, argv: list[str], timeout: float, **wanted: Any) -> None:
         """Run a program; what it wants to have mounted is so for just as long as it takes."""
-        undo = self._mount(**wanted)
+        undo = self.mounter.mount_all(**wanted)
         output = os.memfd_create("output")
         # Not /dev/null: crun gives its standard streams to the sandbox's root, who could then
         # change the permissions of the host's device.
@@ -143,15 +137,6 @@ class Launcher:
         finally:
             os.close(nothing)
         self.programs[pid] = _Program(request, output, time.monotonic() + timeout, undo)
-
-    def _mount(
-        self, *, overlay: dict[str, Any] | None, binds: list[dict[str, Any]]
-    ) -> Callable[[], None]:
-        with contextlib.ExitStack() as mounted:
-            if overlay is not None:
-                mounted.callback(self.mounter.mount_overlay(**overlay))
-            mounted.callback(self.mounter.mount_binds(mounts.Bind(**bind) for bind in binds))
-            return mounted.pop_all().close
 
     def _join(self, request: int, listener: int, timeout: float, order: dict[str, Any]) -> None:
         """Have the zygote fork a guest; the guest itself says when it is in."""

@@ -1,4 +1,4 @@
-"""Mounts that only the launcher sees: overlay roots and id-mapped template layers."""
+"""Mounts that only the launcher sees: overlay roots, and what sandboxes see of the host's disks."""
 
 import contextlib
 import os
@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from typing import Any
 
-from paddock.adapters.providers.host import syscalls
+from paddock.adapters.providers.host import syscalls, user_namespaces
+from paddock.adapters.providers.host.user_namespaces import Ids, Mappings
 
 _UNIFIED = "/sys/fs/cgroup/unified"
 
@@ -24,6 +26,8 @@ class Bind:
     target: str
     read_only: bool = False
     noexec: bool = False
+    stored: bool = False
+    """Its owners are those of a disk, to be shifted to the sandbox's own."""
 
     @property
     def attributes(self) -> int:
@@ -32,12 +36,24 @@ class Bind:
         return kept | (syscalls.MOUNT_ATTR_NOEXEC if self.noexec else 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """The root of a sandbox."""
+
+    lowers: list[str]
+    volume: str
+    target: str
+    above: str = ""
+    """What a sandbox has changed, to be looked at only."""
+    stored: bool = True
+    """The volume's owners are those of its disk, not yet the sandbox's own."""
+
+
 @dataclass
 class Mounter:
-    """Keeps one id-mapped view of every template layer that is in use."""
+    """Mounts in the launcher's own namespace, each for as long as a program runs."""
 
     directory: Path
-    mapped: dict[tuple[str, int], str] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=count)
 
     @classmethod
@@ -50,6 +66,7 @@ class Mounter:
         Path(directory).mkdir(parents=True, exist_ok=True)
         # Mount points of one's own, which nobody has to tidy up.
         syscalls.mount("tmpfs", directory, "tmpfs", 0, "mode=0711,size=1m")
+        os.chdir(directory)  # layers of overlays are named from here
         return cls(Path(directory))
 
     def favour_cgroup_changes(self) -> None:
@@ -64,89 +81,61 @@ class Mounter:
         with contextlib.suppress(OSError):
             syscalls.mount("none", str(target), "cgroup", 0, "none,name=paddock,favordynmods")
 
-    def show_mapped(self, lower: str, first_id: int, ids: int) -> None:
-        """Make `lower` appear with its owners shifted to `first_id`; once per layer."""
-        known = self.mapped.get((lower, first_id))
-        if known is not None:
-            if os.path.samestat(os.stat(known), os.stat(lower)):
-                return
-            self.forget(lower)  # another process has removed the layer, and made it anew
-        target = self.directory / f"lower-{next(self._numbers)}"
-        target.mkdir(parents=True)
-        try:
-            with user_namespace(first_id, ids) as namespace:
-                syscalls.mount_bind(lower, str(target), 0, namespace)
-        except OSError:
-            target.rmdir()
-            raise
-        self.mapped[lower, first_id] = str(target)
-
-    def forget(self, lower: str) -> None:
-        """Let go of a layer that is about to be removed; one that was never shown is success."""
-        for key in [key for key in self.mapped if key[0] == lower]:
-            target = self.mapped.pop(key)
-            syscalls.umount(target, syscalls.MNT_DETACH)
-            Path(target).rmdir()
-
-    def mount_overlay(
-        self, lowers: list[str], volume: str, target: str, *, first_id: int | None, above: str = ""
+    def mount_all(
+        self,
+        *,
+        overlay: dict[str, Any] | None,
+        binds: Iterable[dict[str, Any]],
+        ids: dict[str, Any] | None,
     ) -> Callable[[], None]:
-        """Mount a sandbox's root, the uppermost of the lower layers first; the answer unmounts.
-
-        `above` is what a sandbox has changed, to be looked at only. Its owners are shifted already.
-        """
-        if first_id is not None:
-            lowers = [self.mapped[lower, first_id] for lower in lowers]
-        layers = ":".join(_escape(lower) for lower in ([above] if above else []) + lowers)
-        changed = f"upperdir={_escape(volume)}/upper,workdir={_escape(volume)}/work"
-        # No index and no inode numbers across layers: the copy of a volume is mounted elsewhere.
-        options = f"lowerdir={layers},{changed},index=off,xino=off,metacopy=off"
-        syscalls.mount("overlay", target, "overlay", 0, options)
-        return lambda: syscalls.umount(target, syscalls.MNT_DETACH)
-
-    def mount_binds(self, binds: Iterable[Bind]) -> Callable[[], None]:
-        """Show each source at its target; the answer unmounts."""
-        with contextlib.ExitStack() as mounted:
-            for bind in binds:
-                syscalls.mount_bind(bind.source, bind.target, bind.attributes)
+        """Mount all that a program wants to find; the answer unmounts."""
+        with contextlib.ExitStack() as mounted, contextlib.ExitStack() as held:
+            mappings = None
+            if ids is not None:
+                wanted = Ids(**ids)
+                mappings = held.enter_context(user_namespaces.opened(wanted))
+                namespace = f"/proc/self/fd/{mappings.sandbox}"
+                syscalls.mount(namespace, wanted.namespace, flags=syscalls.MS_BIND)
+                mounted.callback(syscalls.umount, wanted.namespace, syscalls.MNT_DETACH)
+            for bind in (Bind(**each) for each in binds):
+                shift = mappings.disk if mappings and bind.stored else -1
+                syscalls.mount_bind(bind.source, bind.target, bind.attributes, shift)
                 mounted.callback(syscalls.umount, bind.target, syscalls.MNT_DETACH)
+            if overlay is not None:
+                mounted.callback(self._mount_overlay(Overlay(**overlay), mappings))
             return mounted.pop_all().close
 
+    def _mount_overlay(self, overlay: "Overlay", mappings: Mappings | None) -> Callable[[], None]:
+        """Mount a sandbox's root, the uppermost of the lower layers first; the answer unmounts.
 
-def _escape(path: str) -> str:
-    return path.replace("\\", "\\\\").replace(",", "\\,").replace(":", "\\:")
+        The layers are named by views of them in our own directory, so that no path of the host is
+        in the sandbox's mount table. The overlay keeps its own clones of the views.
+        """
+        sandbox = mappings.sandbox if mappings else -1
+        disk = mappings.disk if mappings else -1
+        with contextlib.ExitStack() as views:
+            lowers = [views.enter_context(self._view(each, sandbox)) for each in overlay.lowers]
+            if overlay.above:
+                lowers.insert(0, views.enter_context(self._view(overlay.above, disk)))
+            shift = disk if overlay.stored else -1
+            volume = views.enter_context(self._view(overlay.volume, shift))
+            changed = f"upperdir={volume}/upper,workdir={volume}/work"
+            # No index and no inode numbers across layers: a volume's copy is mounted elsewhere.
+            options = f"lowerdir={':'.join(lowers)},{changed},index=off,xino=off,metacopy=off"
+            syscalls.mount("overlay", overlay.target, "overlay", 0, options)
+        return lambda: syscalls.umount(overlay.target, syscalls.MNT_DETACH)
 
-
-@contextlib.contextmanager
-def user_namespace(first_id: int, ids: int) -> Iterator[int]:
-    """A descriptor of a user namespace that maps 0 to `first_id`; nobody lives in it."""
-    namespace = _make_user_namespace(first_id, ids)
-    try:
-        yield namespace
-    finally:
-        os.close(namespace)
-
-
-def _make_user_namespace(first_id: int, ids: int) -> int:
-    ready_read, ready_write = os.pipe()
-    done_read, done_write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        with contextlib.suppress(OSError):
-            syscalls.unshare(syscalls.CLONE_NEWUSER)
-            os.write(ready_write, b"+")
-            os.close(done_write)
-            os.read(done_read, 1)
-        os._exit(0)
-    os.close(ready_write)
-    os.close(done_read)
-    try:
-        if os.read(ready_read, 1) != b"+":
-            raise OSError("this kernel refused a user namespace")
-        for kind in ("uid_map", "gid_map"):
-            Path(f"/proc/{child}/{kind}").write_text(f"0 {first_id} {ids}\n")
-        return os.open(f"/proc/{child}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
-    finally:
-        os.close(ready_read)
-        os.close(done_write)
-        os.waitpid(child, 0)
+    @contextlib.contextmanager
+    def _view(self, source: str, mapping: int) -> Iterator[str]:
+        """The name of a directory of ours that shows the source."""
+        name = str(next(self._numbers))
+        place = self.directory / name
+        place.mkdir()
+        try:
+            syscalls.mount_bind(source, str(place), 0, mapping)
+            try:
+                yield name
+            finally:
+                syscalls.umount(str(place), syscalls.MNT_DETACH)
+        finally:
+            place.rmdir()

@@ -23,7 +23,7 @@ futex_wait futex_waitv futex_wake futimesat get_robust_list get_thread_area getc
 getdents64 getegid geteuid getgid getgroups getitimer getpeername getpgid getpgrp getpid getppid
 getpriority getrandom getresgid getresuid getrlimit getrusage getsid getsockname getsockopt gettid
 gettimeofday getuid getxattr inotify_add_watch inotify_init inotify_init1 inotify_rm_watch
-io_cancel io_destroy io_getevents io_pgetevents io_setup io_submit ioprio_get ioprio_set kill
+ioprio_get ioprio_set kill
 landlock_add_rule landlock_create_ruleset landlock_restrict_self lchown lgetxattr link linkat
 listen listxattr llistxattr lremovexattr lseek lsetxattr lstat madvise map_shadow_stack membarrier
 memfd_create memfd_secret mincore mkdir mkdirat mknod mknodat mlock mlock2 mlockall mmap

@@ -1,9 +1,11 @@
 """The kernel calls that Python's standard library does not offer."""
 
+import contextlib
 import ctypes
 import os
+import signal
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 CLONE_NEWNS = 0x00020000
@@ -15,6 +17,7 @@ CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 
 MS_RDONLY = 1
+MS_BIND = 4096
 MS_REC = 16384
 MS_SLAVE = 1 << 19
 MNT_DETACH = 2
@@ -27,10 +30,16 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_CAPBSET_DROP = 24
 _PR_SET_NAME = 15
+_PR_SET_SECUREBITS = 28
 _PR_SET_SECCOMP = 22
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _SECCOMP_MODE_FILTER = 2
+_KEEP_CAPABILITIES = 1 << 2
+"""SECBIT_NO_SETUID_FIXUP: a change of the user takes no capability away."""
+_CLONE_VM = 0x100
+_WALL = 0x40000000
+_STACK = 64 << 10
 
 _SYS_OPEN_TREE = 428
 _SYS_MOVE_MOUNT = 429
@@ -114,6 +123,31 @@ def attach_tree(tree: int, target: str) -> None:
     """Show a mount that is attached nowhere, in the mount namespace of the caller."""
     arguments = (tree, b"", _AT_FDCWD, target.encode(), _MOVE_MOUNT_F_EMPTY_PATH)
     _check(_libc.syscall(_SYS_MOVE_MOUNT, *arguments), f"move_mount {target}")
+
+
+@contextlib.contextmanager
+def waiting_in_user_namespace(owner: int) -> Iterator[int]:
+    """A process that only waits, in a new user namespace that belongs to `owner`.
+
+    It shares our memory and runs nothing but pause(2), so that it costs no copy of it.
+    """
+    stack = ctypes.create_string_buffer(_STACK)
+    top = (ctypes.addressof(stack) + _STACK) & ~0xF
+    waits = ctypes.cast(_libc.pause, ctypes.c_void_p)
+    # With all capabilities: some hosts let nobody else make user namespaces.
+    _check(_libc.prctl(_PR_SET_SECUREBITS, _KEEP_CAPABILITIES, 0, 0, 0), "prctl securebits")
+    try:
+        os.setresuid(-1, owner, -1)
+        child = _libc.clone(waits, ctypes.c_void_p(top), CLONE_NEWUSER | _CLONE_VM, None)
+    finally:
+        os.setresuid(-1, 0, -1)
+        _check(_libc.prctl(_PR_SET_SECUREBITS, 0, 0, 0, 0), "prctl securebits")
+    _check(child, "clone into a user namespace")
+    try:
+        yield child
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, _WALL)
 
 
 def set_dumpable(on: bool) -> None:

@@ -1,5 +1,6 @@
 """Bind mounts of a bundle: the launcher makes them, and the sandbox's mount table is checked."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ _OF_THE_KERNEL = frozenset("cgroup cgroup2 devpts devtmpfs mqueue overlay proc s
 
 
 def relocate(
-    config: dict[str, Any], place: Path, *, read_only_only: bool
+    config: dict[str, Any], place: Path, *, read_only_only: bool, stored: Sequence[Path] = ()
 ) -> tuple[dict[str, Any], list[Bind]]:
     """The same bundle with its bind mounts taken from below `place`, and what to mount there.
 
-    The host's kernel then enforces their attributes, whatever the runtime does.
+    The host's kernel then enforces their attributes, whatever the runtime does. What lies in one of
+    the directories `stored` has the owners of a disk.
     """
     relocated, binds = [], []
     for number, mount in enumerate(config["mounts"]):
@@ -26,8 +28,15 @@ def relocate(
             source = Path(mount["source"])
             target = place / str(number) / source.name
             _make_like(source, target)
-            bind = Bind(str(source), str(target), "ro" in options, "noexec" in options)
-            binds.append(bind)
+            binds.append(
+                Bind(
+                    str(source),
+                    str(target),
+                    read_only="ro" in options,
+                    noexec="noexec" in options,
+                    stored=any(source.is_relative_to(each) for each in stored),
+                )
+            )
             mount = {**mount, "source": str(target)}
         relocated.append(mount)
     return {**config, "mounts": relocated}, binds

@@ -25,6 +25,8 @@ _MASKED = (
     "/sys/devices/virtual/powercap",
     "/sys/firmware",
 )
+# The kernel has about 3000 terminals for all sandboxes together.
+_TERMINALS = ("nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5", "max=32")
 _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 
@@ -49,6 +51,7 @@ class BundleSpec:
     cgroup_path: str
     resources: Resources
     idmap: IdMap | None
+    """How ids inside are shown on the host; None leaves them as they are."""
     no_new_privs: bool
     init_argv: tuple[str, ...] = (INIT, "-P")
     extra_mounts: tuple[dict[str, Any], ...] = ()
@@ -57,6 +60,8 @@ class BundleSpec:
     swap_accounting: bool = False
     read_only: bool = False
     """Nothing on the root file system can be changed."""
+    user_namespace: str = ""
+    """The file at which one with the id mapping is found."""
 
 
 def build(spec: BundleSpec) -> dict[str, Any]:
@@ -68,7 +73,7 @@ def build(spec: BundleSpec) -> dict[str, Any]:
         "hostname": "sandbox",
         "mounts": _mounts(spec),
         "linux": {
-            "namespaces": _namespaces(spec.idmap),
+            "namespaces": _namespaces(spec),
             **_mappings(spec.idmap),
             "resources": _limits(spec.resources, spec.swap_accounting),
             "cgroupsPath": "/" + spec.cgroup_path,
@@ -100,9 +105,9 @@ def _rlimits(processes: int | None) -> dict[str, Any]:
     return {"rlimits": [{"type": "RLIMIT_NPROC", "hard": processes, "soft": processes}]}
 
 
-def _namespaces(idmap: IdMap | None) -> list[dict[str, str]]:
-    kinds = ["mount", "pid", "ipc", "uts", "network", "cgroup"]
-    return [{"type": kind} for kind in (*kinds, *(["user"] if idmap else []))]
+def _namespaces(spec: BundleSpec) -> list[dict[str, str]]:
+    found = [{"type": kind} for kind in ("mount", "pid", "ipc", "uts", "network", "cgroup")]
+    return [*found, *([{"type": "user", "path": spec.user_namespace}] if spec.idmap else [])]
 
 
 def _mappings(idmap: IdMap | None) -> dict[str, Any]:
@@ -159,7 +164,7 @@ def _mounts(spec: BundleSpec) -> list[dict[str, Any]]:
             "destination": "/dev/pts",
             "type": "devpts",
             "source": "devpts",
-            "options": ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"],
+            "options": list(_TERMINALS),
         },
         _tmpfs("/dev/shm", "noexec", "mode=1777", "size=256m"),  # noqa: S108 - inside the sandbox
         {

@@ -80,6 +80,7 @@ class Layout:
             self.run / "guests",
             self.run / "ports",
             self.locks,
+            ids_of(self),
             self.runtime_state,
         ):
             directory.mkdir(exist_ok=True)
@@ -98,6 +99,11 @@ class Layout:
         for private in (self.records, self.sandboxes, self.snapshots, self.keys):
             private.mkdir(exist_ok=True)
             private.chmod(0o700)
+
+
+def ids_of(layout: Layout) -> Path:
+    """Which ranges of ids are taken; of all installations on this host."""
+    return layout.run.parent / "ids"
 
 
 def archives_of(layout: Layout) -> Path:

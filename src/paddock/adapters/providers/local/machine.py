@@ -15,15 +15,18 @@ from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.host import capabilities
 from paddock.adapters.providers.host.cgroups import Cgroup, Hierarchies, is_member
 from paddock.adapters.providers.host.launch_control import LaunchControl
-from paddock.adapters.providers.host.mounts import Bind
+from paddock.adapters.providers.host.mounts import Bind, Overlay
 from paddock.adapters.providers.host.processes import Process
+from paddock.adapters.providers.host.user_namespaces import Ids
 from paddock.adapters.providers.local import binds, bundle, door, host_layer, packed, runtime
-from paddock.adapters.providers.local.layout import Layout
+from paddock.adapters.providers.local.bundle import IdMap
+from paddock.adapters.providers.local.id_ranges import IdRanges
+from paddock.adapters.providers.local.layout import Layout, ids_of
 from paddock.adapters.providers.local.plan import Image
 from paddock.adapters.providers.local.records import Machine, SandboxRecord, boot_id
 from paddock.adapters.providers.local.shared_volumes import volume_binds
 from paddock.adapters.providers.local.storage.faults import explained
-from paddock.adapters.providers.local.storage.volumes import make_parts
+from paddock.adapters.providers.local.storage.volumes import SHARED, make_parts
 from paddock.adapters.providers.local.tunnels import Tunnels
 from paddock.domain.agent import AGENTS
 from paddock.domain.errors import Broken, Unavailable
@@ -75,9 +78,7 @@ class Machines:
         """
         view = replace(record, ref=shown_as(record.ref), machine=None)
         place = self.layout.bundle(view.ref)
-        owner = record.idmap.first if record.idmap else 0
         await self.sweep(view.ref)
-        await asyncio.to_thread(_lay_out, place, owner)
         disk = Disk(place, above=str(self.volumes / record.ref / "upper"))
         try:
             await self._boot(view, disk)
@@ -94,24 +95,23 @@ class Machines:
     async def _boot(self, record: SandboxRecord, disk: "Disk") -> Machine:
         engine = runtime.choose(record.runtime)
         image = disk.image
-        directory, bound = await self._bundle(record, engine, disk)
+        ready = await self._bundle(record, engine, disk)
+        directory = ready.directory
         self.on_step("boot.bundle")
         lowers = [*self._more_layers(engine), str(self.host_layer), record.lower]
-        if record.idmap is not None:
-            for lower in lowers:
-                await self.launch.idmap(Path(lower), record.idmap.first, record.idmap.count)
         finished = await uncancelled(
             self.launch.run(
                 self._start_argv(engine, directory, record.ref, image),
                 timeout=_RESTORE_TIMEOUT_S if image else _BOOT_TIMEOUT_S,
-                overlay={
-                    "lowers": lowers,
-                    "volume": str(disk.volume),
-                    "target": str(directory / "rootfs"),
-                    "first_id": record.idmap.first if record.idmap else None,
-                    "above": disk.above,
-                },
-                binds=bound,
+                overlay=Overlay(
+                    lowers,
+                    str(disk.volume),
+                    str(directory / "rootfs"),
+                    above=disk.above,
+                    stored=not disk.above,
+                ),
+                binds=ready.binds,
+                ids=ready.ids,
             )
         )
         self.on_step("boot.runtime")
@@ -134,7 +134,7 @@ class Machines:
 
     async def _bundle(
         self, record: SandboxRecord, engine: runtime.Runtime, disk: "Disk"
-    ) -> tuple[Path, list[Bind]]:
+    ) -> "Ready":
         if engine.joinable:
             return self._write_bundle(record, engine, disk)
         # What a sandbox has put where its guest comes and goes is removed first, all of it.
@@ -164,17 +164,22 @@ class Machines:
 
     def _write_bundle(
         self, record: SandboxRecord, engine: runtime.Runtime, disk: "Disk"
-    ) -> tuple[Path, list[Bind]]:
+    ) -> "Ready":
         image = disk.image
         directory = self.layout.bundle(record.ref)
         (directory / "rootfs").mkdir(parents=True, exist_ok=True)
+        ids = self._ids(record, directory)
+        if disk.above:
+            make_parts(directory, ids.first if ids else 0)
+            directory.chmod(0o711)
         spec = bundle.BundleSpec(
             root=str(directory / "rootfs"),
             init=self.init,
             guest_state=str(disk.volume / "guest"),
             cgroup_path=self.layout.cgroup(record.ref),
             resources=record.resources,
-            idmap=record.idmap,
+            idmap=IdMap(ids.first, ids.count) if ids else None,
+            user_namespace=ids.namespace if ids else "",
             no_new_privs=record.no_new_privs,
             read_only=bool(disk.above),
             extra_mounts=(
@@ -189,10 +194,22 @@ class Machines:
             if image is not None:
                 door.write_letter(volume, record.token)
         config, bound = binds.relocate(
-            bundle.build(spec), directory / "mounts", read_only_only=not engine.joinable
+            bundle.build(spec),
+            directory / "mounts",
+            read_only_only=not engine.joinable,
+            stored=(self.volumes, self.volumes.parent / SHARED),
         )
         (directory / "config.json").write_text(json.dumps(config))
-        return directory, bound
+        return Ready(directory, bound, ids)
+
+    def _ids(self, record: SandboxRecord, directory: Path) -> Ids | None:
+        """A range that is the machine's own for as long as its bundle exists."""
+        if record.idmap is None:
+            return None
+        namespace = directory / "user"
+        namespace.touch()
+        first = IdRanges(ids_of(self.layout)).take(directory)
+        return Ids(first, record.idmap.first, record.idmap.count, str(namespace))
 
     def _agents(self, image: Image | None) -> tuple[dict[str, Any], ...]:
         """Processes that go on have what was mounted for them, and nothing more."""
@@ -256,6 +273,15 @@ class Machines:
 
 
 @dataclass(frozen=True, slots=True)
+class Ready:
+    """A bundle, and what the launcher has to mount for it."""
+
+    directory: Path
+    binds: list[Bind]
+    ids: Ids | None
+
+
+@dataclass(frozen=True, slots=True)
 class Disk:
     """What a machine has as its disk: a volume, and what it only looks at."""
 
@@ -268,13 +294,6 @@ class Disk:
 def shown_as(ref: str) -> str:
     """The name of the machine that shows the disk of a sandbox."""
     return f"{ref}-disk"
-
-
-def _lay_out(place: Path, owner: int) -> None:
-    """A volume that lasts as long as the bundle it lies in."""
-    place.mkdir(parents=True)
-    make_parts(place, owner)
-    place.chmod(0o711)
 
 
 async def _find_guest(cgroup: Cgroup, init: int) -> Process:

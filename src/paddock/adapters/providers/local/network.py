@@ -101,7 +101,7 @@ class OpenNetwork:
             await self._build()
         # Each time, and before anything is plugged in: somebody may have flushed the host's rules.
         await self._fence()
-        cable, bits = self.cable(number), self.subnet.prefixlen
+        cable = self.cable(number)
         inside = f"/proc/self/fd/{namespace}"
         # The kernel takes down a dead sandbox's end of a cable in its own time.
         await self.detach(number)
@@ -110,9 +110,13 @@ class OpenNetwork:
             *self._plugged(cable),
             lend=(namespace,),
         )
+        # The gateway is its only neighbour, and there is no link-local address: the kernel has one
+        # table of neighbours for the whole host, which a sandbox could fill by asking for many.
         await _ip(
-            f"address add {self.address(number)}/{bits} dev eth0",
+            f"address add {self.address(number)}/32 dev eth0",
+            "link set eth0 addrgenmode none",
             "link set eth0 up",
+            f"route add {self.gateway} dev eth0 scope link",
             f"route add default via {self.gateway}",
             prefix=("nsenter", f"--net={inside}"),
             lend=(namespace,),

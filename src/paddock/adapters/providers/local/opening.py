@@ -16,8 +16,10 @@ from paddock.adapters.providers.host.cgroups import host_hierarchies
 from paddock.adapters.providers.host.fences import Fences
 from paddock.adapters.providers.host.init import find_init
 from paddock.adapters.providers.host.launch_control import LaunchControl
+from paddock.adapters.providers.host.mounts import Bind
 from paddock.adapters.providers.host.owner import Locks, Owner, coming_or_going
-from paddock.adapters.providers.local import checkpoint, host_layer, packed, runtime
+from paddock.adapters.providers.host.user_namespaces import Ids
+from paddock.adapters.providers.local import checkpoint, host_layer, id_ranges, packed, runtime
 from paddock.adapters.providers.local.bundle import IdMap
 from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.layout import Layout, image_of
@@ -209,7 +211,7 @@ async def open_parts(
         points = (AGENTS,) if agents else ()
         layers = storage.pool / "host"
         layer, authority = await asyncio.to_thread(_trusted, layers, layout.data, points)
-        idmap = await _find_idmap(config, launch, layer)
+        idmap = await _find_idmap(config, layout, launch, layer)
         volumes = storage.pool / "volumes"
         shown = agents and await asyncio.to_thread(open_to_all, agents)
         machines = Machines(
@@ -217,7 +219,7 @@ async def open_parts(
         )
         gateway = gateway_at(layout.run, authority=authority)
         life = _life(config, owner, machines, storage, gateway=gateway)
-        templates = _templates(config, life, launch, Images.of(config, gateway.config))
+        templates = _templates(config, life, Images.of(config, gateway.config))
         memory = await checkpoint.tried(config, layout, launch, init)
         undo.pop_all()
         return Parts(config, storage, templates, launch, owner, life, idmap, memory, gateway)
@@ -257,15 +259,12 @@ def _life(
     )
 
 
-def _templates(
-    config: LocalConfig, life: Life, launch: LaunchControl, images: Images
-) -> TemplateStore:
+def _templates(config: LocalConfig, life: Life, images: Images) -> TemplateStore:
     return TemplateStore(
         life.storage,
         life.layout.data,
         cache=config.template_cache,
         snapshots=partial(_snapshot_parts, life),
-        let_go=launch.forget,
         images=images,
     )
 
@@ -288,13 +287,20 @@ def _trusted(layers: Path, data: Path, points: Sequence[str]) -> tuple[Path, Aut
     return host_layer.build(layers, authority.certificate, points), authority
 
 
-async def _find_idmap(config: LocalConfig, launch: LaunchControl, layer: Path) -> IdMap | None:
+async def _find_idmap(
+    config: LocalConfig, layout: Layout, launch: LaunchControl, layer: Path
+) -> IdMap | None:
     """The id mapping, if this kernel and the pool's file system can do it."""
     if config.user_namespace == "off":
         return None
     idmap = IdMap(first=config.first_id)
+    place, namespace = layout.run / "trial-of-ids", layout.run / "trial-of-ids.user"
+    place.mkdir(exist_ok=True)
+    namespace.touch()
+    shown = Bind(str(layer), str(place), stored=True)
+    ids = Ids(id_ranges.FIRST, idmap.first, idmap.count, str(namespace))
     try:
-        await launch.idmap(layer, idmap.first, idmap.count)
+        await launch.run(["true"], timeout=10, binds=[shown], ids=ids)
     except Broken:
         return None
     return idmap
