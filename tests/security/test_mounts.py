@@ -1,4 +1,4 @@
-"""Mounts in a sandbox: issues "crun drops nosuid,nodev,noexec" and "undeletable volume"."""
+"""Mounts in a sandbox: issues "crun drops nosuid", "undeletable volume" and "host paths"."""
 
 import os
 from collections.abc import AsyncIterator
@@ -95,3 +95,23 @@ async def test_files_still_share_their_blocks(fenced: Fenced, inside: Guest) -> 
     """Cloning a file is a request of btrfs's kind, and every file system has it."""
     tried = "echo x > /tmp/a && cp --reflink=auto /tmp/a /tmp/b && cat /tmp/b"
     assert (await inside.exec(["sh", "-c", tried], user="root")).stdout == b"x\n"
+
+
+async def test_disks_of_the_host_are_not_shown(fenced: Fenced, inside: Guest) -> None:
+    if fenced.has_own_kernel:
+        return
+    places = "/sys/fs/btrfs /sys/block /sys/class/block /sys/devices/virtual/block"
+    files = "/proc/partitions /proc/diskstats /proc/swaps"
+    shown = f"ls -A {places} | grep -v : ; cat {files}"
+    done = await inside.exec(["sh", "-c", shown], user="root")
+    assert done.stdout.split() == []
+
+
+async def test_the_root_is_mounted_without_paths_of_the_host(fenced: Fenced, inside: Guest) -> None:
+    if fenced.has_own_kernel or not fenced.provider.capabilities.volumes:
+        return  # an engine mounts the root of its containers itself
+    table = (await inside.exec(["cat", "/proc/self/mountinfo"])).stdout.decode()
+    (root,) = [line for line in table.splitlines() if " / / " in line]
+    paths = [each for each in root.partition(" - ")[2].split(",") if "dir=" in each]
+    assert paths
+    assert not any("=/" in each or ":/" in each for each in paths)

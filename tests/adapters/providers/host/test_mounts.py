@@ -9,6 +9,7 @@ import pytest
 from paddock.adapters.providers.host.launch_control import LaunchControl
 from paddock.adapters.providers.host.mounts import Bind, Overlay
 from paddock.adapters.providers.host.user_namespaces import Ids
+from paddock.adapters.providers.local.storage import open_storage
 from paddock.domain.errors import Broken
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("as_root")]
@@ -80,3 +81,18 @@ async def test_a_mount_that_fails_takes_the_others_along(
     with pytest.raises(Broken, match="nowhere"):
         await launch.run(["true"], timeout=10, binds=binds, ids=ids)
     assert await mounted(launch, tmp_path) == 0
+
+
+async def test_a_launcher_holds_no_pool_of_another_installation(tmp_path: Path) -> None:
+    """Otherwise its disk image stays in use after that installation was closed."""
+    data = tmp_path / "data"
+    data.mkdir()
+    storage = open_storage(data, driver="btrfs", pool_size_mib=256)
+    try:
+        for own, is_seen in ((None, False), (data / "pool", True)):
+            launch = LaunchControl(tmp_path / "run", pool=own)
+            table = await launch.run(["cat", "/proc/self/mountinfo"], timeout=10)
+            await launch.aclose()
+            assert (f" {data}/pool " in table.output) is is_seen
+    finally:
+        storage.close(unmount=True)

@@ -20,9 +20,10 @@ from paddock.domain.errors import (
     PaddockError,
     Refused,
 )
-from paddock.domain.ids import new_ulid
+from paddock.domain.ids import new_id, new_ulid
 from paddock.domain.sandbox import Resources
 from paddock.domain.template import SourceKind, Template, TemplateSource
+from paddock.domain.volume import VOLUME_PREFIX
 from paddock.guest_client import Guest
 from paddock.ports.provider import Ref, SandboxSpec
 from tests.adapters.providers.local.conftest import Installation
@@ -310,3 +311,15 @@ async def test_without_root_the_error_says_what_to_do_instead() -> None:
     )
     assert "needs root" in done.stdout
     assert "docker" in done.stdout
+
+
+async def test_a_volume_beyond_the_host_is_refused_with_what_there_is(
+    installation: Installation,
+) -> None:
+    """Issue: volume sizes beyond the host."""
+    async with installation.opened() as provider:
+        volume = new_id(VOLUME_PREFIX)
+        with pytest.raises(InvalidRequest, match="MiB or less"):
+            await provider.create_volume(volume, 1 << 40)
+        with pytest.raises(NotFound):
+            await provider.open_volume(volume)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paddock.adapters.providers.host import seccomp
+from paddock.adapters.providers.host.masked_paths import MASKED
 from paddock.domain.sandbox import Resources
 
 CAPABILITIES = {
@@ -97,6 +98,7 @@ def _fence(spec: ContainerSpec) -> dict[str, Any]:
         "LogConfig": {"Type": "none"},
         "Mounts": [*spec.main.mounts, *spec.mounts],
         "Tmpfs": _tmpfs(spec.tmp_mib),
+        "MaskedPaths": list(MASKED),
         **({"Runtime": spec.runtime} if spec.runtime else {}),
     }
 

@@ -58,6 +58,8 @@ class LaunchControl:
     inherit: Sequence[int] = ()
     """Descriptors the launcher keeps open for as long as it lives, such as the owner's lock."""
     fast_cgroups: bool = True
+    pool: Path | None = None
+    """Where the disks of its sandboxes are mounted; those of other installations are let go of."""
     _process: subprocess.Popen[bytes] | None = None
     _socket: socket.socket | None = None
     _waiting: dict[int, asyncio.Future[dict[str, Any]]] = field(default_factory=dict)
@@ -189,6 +191,7 @@ class LaunchControl:
                     *(sys.executable, "-I", "-S", "-c", _BOOTSTRAP),
                     *(str(theirs.fileno()), str(self.run_dir / "mounts")),
                     "fast" if self.fast_cgroups else "plain",
+                    str(self.pool.resolve()) if self.pool else "",
                     ",".join(map(str, self.inherit)),
                     ":".join(path for path in sys.path if path and Path(path).is_dir()),
                 ],

@@ -206,14 +206,14 @@ def main() -> None:
     """Started by LaunchControl with the control socket's number and a directory for mounts."""
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
-    for kept in sys.argv[4].split(",") if sys.argv[4] else ():
+    for kept in sys.argv[5].split(",") if sys.argv[5] else ():
         os.set_inheritable(int(kept), False)  # no runtime shall keep the owner's lock
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     syscalls.set_child_subreaper()
-    directory, speed = sys.argv[2:4]
+    directory, speed, pool = sys.argv[2:5]
     syscalls.set_title("paddock-launcher")
-    mounter = mounts.Mounter.in_private_namespace(directory)
+    mounter = mounts.Mounter.in_private_namespace(directory, pool)
     if speed == "fast":
         mounter.favour_cgroup_changes()
     preload()

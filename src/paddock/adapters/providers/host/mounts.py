@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
@@ -11,6 +12,7 @@ from typing import Any
 from paddock.adapters.providers.host import syscalls, user_namespaces
 from paddock.adapters.providers.host.user_namespaces import Ids, Mappings
 
+_ESCAPE = re.compile(r"\\([0-7]{3})")
 _UNIFIED = "/sys/fs/cgroup/unified"
 
 
@@ -57,9 +59,12 @@ class Mounter:
     _numbers: Iterator[int] = field(default_factory=count)
 
     @classmethod
-    def in_private_namespace(cls, directory: str) -> "Mounter":
+    def in_private_namespace(cls, directory: str, pool: str = "") -> "Mounter":
         syscalls.unshare(syscalls.CLONE_NEWNS)
         syscalls.mount("none", "/", "", syscalls.MS_REC | syscalls.MS_SLAVE)
+        for foreign in _pools() - {pool}:
+            # A copy of the mount would keep it in use after its own installation let go of it.
+            syscalls.umount(foreign, syscalls.MNT_DETACH)
         with contextlib.suppress(OSError):
             # crun refuses to work where cgroup v1 and v2 are mounted side by side.
             syscalls.umount(_UNIFIED, syscalls.MNT_DETACH)
@@ -139,3 +144,14 @@ class Mounter:
                 syscalls.umount(str(place), syscalls.MNT_DETACH)
         finally:
             place.rmdir()
+
+
+def _pools() -> set[str]:
+    """Where pools of installations are mounted: images of btrfs, each beside its mount point."""
+    lines = [line.split(" ") for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    points = {fields[4] for fields in lines if fields[fields.index("-") + 1] == "btrfs"}
+    return {each for each in map(_plain, points) if (Path(each).parent / "pool.img").exists()}
+
+
+def _plain(point: str) -> str:
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), point)

@@ -5,26 +5,12 @@ from typing import Any
 
 from paddock.adapters.providers.host import capabilities, seccomp
 from paddock.adapters.providers.host.init import INIT
+from paddock.adapters.providers.host.masked_paths import MASKED
 from paddock.domain.sandbox import Resources
 
 GUEST_STATE = "/run/paddock"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-_MASKED = (
-    "/proc/acpi",
-    "/proc/asound",
-    "/proc/interrupts",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/latency_stats",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/proc/timer_list",
-    "/proc/timer_stats",
-    "/sys/dev/block",
-    "/sys/devices/virtual/powercap",
-    "/sys/firmware",
-)
 # The kernel has about 3000 terminals for all sandboxes together.
 _TERMINALS = ("nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5", "max=32")
 _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
@@ -78,7 +64,7 @@ def build(spec: BundleSpec) -> dict[str, Any]:
             "resources": _limits(spec.resources, spec.swap_accounting),
             "cgroupsPath": "/" + spec.cgroup_path,
             "seccomp": seccomp.oci_profile(),
-            "maskedPaths": list(_MASKED),
+            "maskedPaths": list(MASKED),
             "readonlyPaths": list(_READ_ONLY),
         },
     }

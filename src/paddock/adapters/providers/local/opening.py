@@ -206,7 +206,7 @@ async def open_parts(
             layout.make_records()
             owner = Owner(layout.owners)
         undo.callback(owner.close)
-        launch = LaunchControl(layout.run, inherit=[owner.fd], fast_cgroups=config.fast_cgroups)
+        launch = LaunchControl(layout.run, [owner.fd], config.fast_cgroups, storage.pool)
         undo.push_async_callback(launch.aclose)
         points = (AGENTS,) if agents else ()
         layers = storage.pool / "host"

@@ -10,7 +10,7 @@ from typing import Any
 
 from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.local.bundle import IdMap, bind
-from paddock.adapters.providers.local.plan import Plan
+from paddock.adapters.providers.local.plan import Plan, host_resources
 from paddock.adapters.providers.local.storage import Storage
 from paddock.adapters.providers.local.storage.faults import explained
 from paddock.adapters.providers.local.storage.volumes import SHARED
@@ -40,6 +40,11 @@ class SharedVolumes:
             raise Unsupported(
                 f"the storage {self.storage.name} keeps no volume to a size",
                 remediation="leave the size out",
+            )
+        if size_mib is not None and size_mib > (most := host_resources(self.storage.pool).disk_mib):
+            raise InvalidRequest(
+                f"a volume of {size_mib} MiB was asked for, but this host's pool has {most} MiB",
+                remediation=f"ask for {most} MiB or less",
             )
         await uncancelled(asyncio.to_thread(self._create, self.place(volume), size_mib))
 

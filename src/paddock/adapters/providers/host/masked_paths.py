@@ -1,0 +1,26 @@
+"""Paths of /proc and /sys that say something of the host, and that no sandbox can read."""
+
+MASKED = (
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/diskstats",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/partitions",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/swaps",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/block",
+    "/sys/class/block",
+    "/sys/dev/block",
+    "/sys/devices/virtual/block",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+    "/sys/fs/btrfs",
+    "/sys/fs/ext4",
+    "/sys/fs/xfs",
+)
