@@ -27,6 +27,7 @@ MODULES = (
     "pty",
     "life",
     "disk",
+    "quotas",
     "sight",
     "sandbox",
     "secrets",

@@ -152,6 +152,9 @@ THRESHOLDS = (
     Threshold("domain.command_policy.LONGEST_RULE", "characters of a rule's command", "count"),
     Threshold("adapters.shell_script.LARGEST_SCRIPT", "the largest script judged", "bytes"),
     Threshold("services.pools.LARGEST_POOL", "sandboxes that wait ready of one template", "count"),
+    Threshold("domain.intake.MOST_SOURCES", "sources of events in one sandbox", "count"),
+    Threshold("gateway.journal.BURST", "places that a sandbox is told of at once", "count"),
+    Threshold("gateway.journal.PER_SECOND", "and more of them each second", "count"),
     Threshold("domain.volume.MOST_MOUNTS", "volumes that one sandbox mounts", "count"),
     Threshold("interfaces.api.paging.MAX_PAGE", "items of one page", "count"),
 )

@@ -16,6 +16,7 @@ from paddock.adapters.providers.docker.config import DockerConfig
 from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.store.config import StoreConfig
 from paddock.domain.errors import InvalidRequest
+from paddock.domain.quota import QuotaConfig
 from paddock.interfaces.e2b.config import E2bConfig
 from paddock.services.file_limits import FilesConfig
 from paddock.services.task_config import TasksConfig
@@ -137,6 +138,7 @@ class Settings:
     e2b: E2bConfig = field(default_factory=E2bConfig)
     agents: AgentsConfig = field(default_factory=AgentsConfig)
     tasks: TasksConfig = field(default_factory=TasksConfig)
+    quotas: QuotaConfig = field(default_factory=QuotaConfig)
     log: LogConfig = field(default_factory=LogConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
 

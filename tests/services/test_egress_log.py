@@ -11,7 +11,8 @@ from paddock.adapters.store.store import open_store
 from paddock.domain.broker.masking import secret_values
 from paddock.domain.broker.models import Tokens
 from paddock.domain.errors import Unavailable
-from paddock.gateway.journal import Journal, Key, ModelKey, UseKey
+from paddock.domain.quota import MIB, QuotaName
+from paddock.gateway.journal import LARGEST_BATCH, Journal, Key, ModelKey, UseKey
 from paddock.ports.clock import SystemClock
 from paddock.ports.egress import FlowBatch
 from paddock.services.egress_log import WHY_HIDDEN, EgressLog
@@ -200,3 +201,54 @@ async def test_a_host_in_a_variable_that_is_called_like_a_secret_is_told(store, 
         "egress.allowed keycloak.example.com",
         "egress.allowed (API_KEY).example",
     }
+
+
+async def test_what_a_sandbox_causes_is_stored_up_to_its_quota_and_that_is_told_once(store, box):
+    """Issue: a sandbox fills the control plane's database."""
+    gateway = Told("g1")
+    quiet = replace(sandbox(Whose(box.team_id)), name="quiet")
+
+    def limited(tx):
+        tx.sandboxes.add(quiet)
+        tx.quotas.put(box.team_id, {QuotaName.SANDBOX_EVENTS_MIB: 0.02})
+
+    await store.write(limited)
+    taken = log(store, gateway)
+    for number in range(15):
+        gateway.saw(box, *(f"n{number}-{each}.{'x' * 60}.example" for each in range(5)))
+        await taken.take("local")
+    size = await store.read(lambda tx: tx.quotas.stored(box.team_id, box.id))
+    assert size < 0.02 * MIB + LARGEST_BATCH
+    kinds = [each.kind for each in await events_of(store, box)]
+    assert kinds.count("quota.reached") == 1
+    assert kinds.count("egress.allowed") < 60
+    assert await spent(store, box) == 15 * 5 * 0.5, "what models cost is counted all the same"
+    audited = await store.read(lambda tx: tx.audit.after(0, 1000, team_id=box.team_id))
+    assert len(audited) == 75, "who used a credential is on record all the same"
+    gateway.saw(quiet, "a.example")
+    await taken.take("local")
+    assert await hosts_on_record(store, quiet) == once("a.example"), "a neighbour has its own"
+
+
+async def test_models_of_an_account_have_an_end(store, box):
+    """Programs choose the names: each was a row that nothing removed."""
+    gateway = Told("g1")
+    for names in (range(290), range(290, 310)):
+        for each in names:
+            key = ModelKey("ref", account(box), "openai", f"m{each}", shown=box.id)
+            gateway.journal.spend(key, Tokens(10, 1), 0.5)
+        await log(store, gateway).take("local")
+    kept = await store.read(lambda tx: tx.values.all("model-usage."))
+    assert len(kept) == 301
+    assert await spent(store, box) == 310 * 0.5
+
+
+async def events_of(store, box):
+    return await store.read(lambda tx: tx.events.after(0, 100_000, subject=box.id))
+
+
+@dataclass
+class Whose:
+    """A team, as far as records know of it."""
+
+    id: str

@@ -70,6 +70,8 @@ class EventKind(StrEnum):
     PROVIDER_LOST = "provider.lost"
     PROVIDER_FOUND = "provider.found"
     PRESSURE_CHANGED = "pressure.changed"
+    QUOTA_REACHED = "quota.reached"
+    """No more events are stored of what programs in a sandbox or a task's agent do."""
     TASK_PENDING = "task.pending"
     TASK_CREATING = "task.creating"
     TASK_RUNNING = "task.running"

@@ -12,6 +12,7 @@ LARGEST_DATA = 64 << 10
 LAST_SEQ = (1 << 53) - 1
 """The largest whole number that every program reads as it was written."""
 _MOST_GAPS = 100
+MOST_SOURCES = 1000
 _SOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
 Range = tuple[int, int]
 """From the first number to the last, both included."""
@@ -77,3 +78,12 @@ def check_source(source: str) -> str:
         f"{source[:80]!r} is no name of a source",
         remediation="use up to 100 of A-Z, a-z, 0-9 and . _ : -, beginning with a letter or digit",
     )
+
+
+def check_sources(count: int) -> None:
+    """Each is a row for as long as the sandbox is there."""
+    if count > MOST_SOURCES:
+        raise LimitExceeded(
+            f"{count} sources tell of events in this sandbox; {MOST_SOURCES} is the most",
+            remediation="go on with a source that there is, and count its events further",
+        )

@@ -25,6 +25,7 @@ from paddock.domain.volume import VolumeRecord, VolumeState
 from paddock.ports import paging
 from paddock.ports.approvals import Approvals
 from paddock.ports.people import Links, People, Sessions, Teams, Tokens
+from paddock.ports.quotas import Quotas
 from paddock.ports.ssh_accesses import SshAccesses
 from paddock.ports.tasks import Messages, Outputs, Steps, Tasks
 
@@ -286,6 +287,8 @@ class Values(Protocol):
 
     def all(self, prefix: str) -> Mapping[str, object]: ...
 
+    def count(self, prefix: str) -> int: ...
+
     def put(self, name: str, value: object) -> None: ...
 
     def add(self, name: str, value: object) -> object:
@@ -340,6 +343,8 @@ class Transaction(Protocol):
     def outputs(self) -> Outputs: ...
     @property
     def values(self) -> Values: ...
+    @property
+    def quotas(self) -> Quotas: ...
 
 
 class Store(Protocol):

@@ -17,6 +17,7 @@ from paddock.ports.store import ANY_TEAM, Store, Transaction
 from paddock.services.egress import Egress
 from paddock.services.intake import Inside
 from paddock.services.name_masks import name_mask
+from paddock.services.quotas import append_within
 from paddock.services.spending import note_use
 
 _log = logging.getLogger(__name__)
@@ -99,15 +100,15 @@ class EgressLog:
             events = [
                 event for flow in batch.flows if (event := _event(tx, flow, batch)) is not None
             ]
-            tx.events.append(events)
-            for use in batch.uses:
-                _note_use(tx, use)
+            count = len(events)
+            events += [event for use in batch.uses if (event := _note_use(tx, use)) is not None]
             for used in batch.models:
                 if (sandbox := tx.sandboxes.get(ANY_TEAM, used.sandbox)) is not None:
-                    note_use(tx, sandbox, used)
+                    events.append(note_use(tx, sandbox, used))
+            append_within(tx, events)
             taken[batch.gateway] = batch.number
             tx.values.put(_TAKEN + name, list(taken.items())[-_MOST_GATEWAYS:])
-            return len(events)
+            return count
 
         return await self.store.write(write)
 
@@ -176,11 +177,11 @@ def _data(flow: Flow, sandbox: SandboxRecord, batch: FlowBatch) -> dict[str, obj
     return told
 
 
-def _note_use(tx: Transaction, use: CredentialUse) -> None:
+def _note_use(tx: Transaction, use: CredentialUse) -> Event | None:
     """An act of who had the sandbox made, so it is in the audit log too."""
     sandbox = tx.sandboxes.get(ANY_TEAM, use.sandbox)
     if sandbox is None:
-        return
+        return None
     detail: dict[str, object] = {
         "name": sandbox.name,
         "secret": use.secret,
@@ -198,6 +199,6 @@ def _note_use(tx: Transaction, use: CredentialUse) -> None:
     if use.lacks:
         detail["lacks"] = use.lacks
     team, kind = sandbox.team_id, EventKind.SECRET_USED
-    tx.events.append([Event(team, kind, sandbox.id, use.last_at, detail)])
     actor = f"sandbox {sandbox.id}"
     tx.audit.append([AuditEntry(team, actor, kind, sandbox.id, use.last_at, detail)])
+    return Event(team, kind, sandbox.id, use.last_at, detail)

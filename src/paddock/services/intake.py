@@ -12,6 +12,7 @@ from paddock.domain.intake import (
     Report,
     SourceState,
     check_source,
+    check_sources,
     taken,
 )
 from paddock.domain.records import SandboxRecord, app_in
@@ -19,6 +20,7 @@ from paddock.domain.team import Principal, Scope
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
 from paddock.services.changes import Changes, missing
+from paddock.services.quotas import append_within, check_event_room
 
 Pace = Callable[[str, int], float]
 """Of a sandbox and so many events: 0 when they may pass, otherwise the seconds to wait."""
@@ -78,9 +80,10 @@ class Intake:
         def write(tx: Transaction) -> Acknowledgement:
             if tx.sandboxes.get(principal.team_id, sandbox.id) is None:
                 raise missing(name)
+            check_event_room(tx, sandbox.team_id, sandbox.id, f"sandbox {sandbox.name}")
             states, new = _sorted_out(tx, sandbox.id, reports)
             events = [_event(principal, sandbox, each, now) for each in new]
-            numbers = iter(tx.events.append(events))
+            numbers = iter(append_within(tx, events))
             for state in states:
                 tx.sources.put(replace(state, changed_at=now))
             stored = {id(each): next(numbers).seq for each in new}
@@ -117,14 +120,18 @@ def _sorted_out(
 ) -> tuple[Sequence[SourceState], Sequence[Report]]:
     """How far each source is now, and which of the reports are new."""
     states: dict[str, SourceState] = {}
-    new = []
+    new, new_sources = [], 0
     for report in reports:
         state = states.get(report.source) or tx.sources.get(sandbox_id, report.source)
-        state = state or SourceState(sandbox_id, report.source)
+        if state is None:
+            new_sources += 1
+            state = SourceState(sandbox_id, report.source)
         after = taken(state, report.seq)
         if after is not None:
             new.append(report)
         states[report.source] = after or state
+    if new_sources:
+        check_sources(len(tx.sources.list(sandbox_id)) + new_sources)
     return list(states.values()), new
 
 

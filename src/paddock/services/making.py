@@ -13,6 +13,7 @@ from paddock.domain.ids import new_id
 from paddock.domain.image_reference import check_tenants
 from paddock.domain.lifetime import Clockwork, Lifetime, kept_alive_until
 from paddock.domain.quarantine import check_evidence
+from paddock.domain.quota import usage_of
 from paddock.domain.reason import Reason
 from paddock.domain.records import (
     SANDBOX_PREFIX,
@@ -40,6 +41,7 @@ from paddock.services.mounting import mounted
 from paddock.services.networks import Modes, Networks, fit
 from paddock.services.once import fingerprint_of
 from paddock.services.providers import Providers
+from paddock.services.quotas import check_quota
 from paddock.services.wishes import Wish, bound
 
 _log = logging.getLogger(__name__)
@@ -229,7 +231,6 @@ class Making:
         verb, wish = request
         route = await self._route(principal, record, wish)
         record = self.fallback.planned(replace(record, task=wish.task, holders=()), route)
-        fingerprint = fingerprint_of(verb, wish)
 
         def enter(tx: Transaction) -> SandboxRecord:
             if wish.identity and not wish.another:
@@ -237,10 +238,11 @@ class Making:
                 if holding is not None:
                     return holding
             if key:
-                what = {"fingerprint": fingerprint, "object_id": record.id}
+                what = {"fingerprint": fingerprint_of(verb, wish), "object_id": record.id}
                 claimed = tx.keys.claim(record.team_id, key, **what, now=record.created_at)
                 if claimed != record.id:
                     return on_record(tx.sandboxes.get(record.team_id, claimed), claimed)
+            check_quota(tx, record.team_id, usage_of(record.resources))
             made = mounted(tx, record, wish.volumes)
             tx.sandboxes.add(made)
             quarantine_cases.open_for_copy(tx, made)

@@ -27,6 +27,7 @@ _ARGUMENT = re.compile(r"([?&#][^=&#]*)=[^&#]*")
 FOR_EVERYONE = (
     "files.",
     "lifetime.",
+    "quotas.",
     "retention.",
     "snapshots.",
     "server.events_",

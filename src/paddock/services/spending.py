@@ -22,6 +22,9 @@ from paddock.services.spend_days import note_spent
 _USAGE = "model-usage."
 _PRICES = "model-prices"
 _MOST_PRICES = 1000
+_MOST_MODELS = 300
+"""Of one account on one route: programs choose the names that they ask for."""
+OTHERS = "(others)"
 TASK = "task"
 """The label by which people find a task's sandboxes. Who pays is not told by it."""
 
@@ -122,10 +125,13 @@ class Spending:
             await gateway.set_prices(prices)
 
 
-def note_use(tx: Transaction, sandbox: SandboxRecord, use: ModelUse) -> None:
-    """In the log of events, and to the account's sums."""
-    key = f"{_USAGE}{use.account}|{use.route}|{use.model}"
-    before = tx.values.get(key)
+def note_use(tx: Transaction, sandbox: SandboxRecord, use: ModelUse) -> Event:
+    """To the account's sums; what the log of events is to say of it."""
+    route = f"{_USAGE}{use.account}|{use.route}|"
+    key, before = route + use.model, tx.values.get(route + use.model)
+    if before is None and tx.values.count(route) >= _MOST_MODELS:
+        use = replace(use, model=OTHERS)
+        key, before = route + OTHERS, tx.values.get(route + OTHERS)
     tokens = Tokens(use.input, use.output, use.cache_read, use.cache_write, use.reasoning)
     now = Used(use.route, use.model, use.requests, tokens, use.cost, use.guessed, use.assumed)
     if isinstance(before, dict):
@@ -156,8 +162,7 @@ def note_use(tx: Transaction, sandbox: SandboxRecord, use: ModelUse) -> None:
     if whose == "task":
         told["task"] = task
         _charge(tx, sandbox.team_id, task, tokens=tokens, cost=use.cost)
-    event = Event(sandbox.team_id, EventKind.MODEL_USED, sandbox.id, use.last_at, told)
-    tx.events.append([event])
+    return Event(sandbox.team_id, EventKind.MODEL_USED, sandbox.id, use.last_at, told)
 
 
 def forget_task(tx: Transaction, team_id: str, task_id: str) -> None:

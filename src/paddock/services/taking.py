@@ -13,6 +13,7 @@ from paddock.domain.errors import Conflict, InvalidRequest, PaddockError
 from paddock.domain.event import Event, EventKind
 from paddock.domain.ids import new_id
 from paddock.domain.ignoring import Ignoring, decide
+from paddock.domain.quota import Usage
 from paddock.domain.records import (
     SNAPSHOT_PREFIX,
     SandboxRecord,
@@ -29,6 +30,7 @@ from paddock.ports.store import ANY_TEAM, Store, Transaction
 from paddock.services.ignoring import rules_of
 from paddock.services.leases import Leases
 from paddock.services.providers import Providers
+from paddock.services.quotas import check_quota
 from paddock.services.system import system
 
 _log = logging.getLogger(__name__)
@@ -135,6 +137,10 @@ class Taking:
                 return self._earlier(tx, record.team_id, claimed)
         if wish.name:
             record = _placed(tx, record, wish)
+        # Its size is known once it is taken; until then it counts as the smallest there is.
+        # Paddock's own and evidence are counted, but not refused: no work is lost to a quota.
+        if not record.automatic and record.quarantine is None:
+            check_quota(tx, record.team_id, Usage(disk_mib=1.0))
         tx.snapshots.add(record)
         self._leases.take(tx, record.id)
         return record

@@ -21,6 +21,7 @@ from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
 from paddock.ports.tasks import Output
 from paddock.services import task_mail, task_pause
+from paddock.services.quotas import append_within, has_event_room
 from paddock.services.task_events import agent_events
 from paddock.services.task_hold import Hold
 from paddock.services.task_pace import WAIT_S, Marks, patience, takes_too_long
@@ -343,17 +344,19 @@ class AgentRun:
             conversation = replace(conversation, opening=())
         conversation = talks.paced(conversation, events, now)
         told = bounded(events, self._conversation.events, conversation.events)
+        task = replace(self._hold.task, conversation=conversation)
 
         def change(tx: Transaction, current: TaskRecord) -> TaskRecord:
             mail.write(tx, current.id, now)
-            if output is not None and current.conversation.raw < _MOST_RAW:
+            is_short = current.conversation.raw < _MOST_RAW
+            if output is not None and is_short and has_event_room(tx, task.team_id, task.id):
                 tx.outputs.add(output)
+            append_within(tx, agent_events(task, told, now))
             turns = conversation.turns - current.conversation.turns
             spent = current.spent.plus(spent_of(events, turns))
             changed = replace(current, conversation=conversation, spent=spent)
             return self._watch.judged(changed, events) if events else changed
 
-        task = replace(self._hold.task, conversation=conversation)
-        await self._hold.change(change, *agent_events(task, told, now))
+        await self._hold.change(change)
         if events:
             await self._watch.carry_out()

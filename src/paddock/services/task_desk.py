@@ -33,6 +33,7 @@ from paddock.guest_client.desks import DeskCall
 from paddock.ports.clock import Clock
 from paddock.ports.store import ANY_TEAM, Store, Transaction
 from paddock.services.agent_questions import AgentQuestions
+from paddock.services.quotas import append_within
 from paddock.services.task_events import note
 from paddock.services.task_post import Setting
 from paddock.services.transfers import TransferGuest
@@ -205,7 +206,7 @@ class TaskDesks:
         if task.progress is not None and 0 <= now - task.progress.at < _EVERY_S:
             raise LimitExceeded("that is too often", remediation="once a second is enough")
         data = {"text": said.text, "percent": said.percent}
-        tx.events.append([note(task, EventKind.TASK_PROGRESS, now, data)])
+        append_within(tx, [note(task, EventKind.TASK_PROGRESS, now, data)])
         tx.tasks.replace(replace(task, progress=replace(said, at=now)))
         return {"message": "It is told."}
 
@@ -219,7 +220,7 @@ class TaskDesks:
         if (said.name, said.passed, said.detail) not in same:
             told = task.claims_told.once_more(task.conversation.run)
             data = {"name": said.name, "passed": said.passed, "detail": said.detail}
-            tx.events.append([note(task, EventKind.TASK_VERDICT, now, data)])
+            append_within(tx, [note(task, EventKind.TASK_VERDICT, now, data)])
             tx.tasks.replace(replace(task, claims=kept, claims_told=told))
         return {"message": "It is kept as your word; the task's own checks run in any case."}
 

@@ -11,6 +11,7 @@ from paddock.domain.guardian import GuardianPolicy
 from paddock.domain.ids import new_id
 from paddock.domain.image_reference import check_tenants
 from paddock.domain.quarantine import check_evidence
+from paddock.domain.quota import Usage
 from paddock.domain.reason import Reason
 from paddock.domain.records import SandboxRecord, alive, check_name, taken
 from paddock.domain.task import TASK_PREFIX, TaskRecord, TaskState, moved
@@ -24,6 +25,7 @@ from paddock.services import task_mail
 from paddock.services.changes import Changes
 from paddock.services.once import Once, Repeatable
 from paddock.services.providers import Providers
+from paddock.services.quotas import check_quota
 from paddock.services.task_events import note, state_event
 from paddock.services.task_messages import TaskMessages
 from paddock.services.task_pause import TaskPauses, entry, found, standing
@@ -108,6 +110,7 @@ class Tasks(TaskQuestions, TaskMessages, TaskPauses):
         records = _in_order([await self._planned(principal, each) for each in submitted])
 
         def write(tx: Transaction) -> tuple[str, list[TaskRecord]]:
+            check_quota(tx, principal.team_id, Usage(tasks=len(records)))
             for record in records:
                 self._check_after(tx, record)
                 tx.tasks.add(record)

@@ -8,6 +8,7 @@ from paddock.domain.audit import AuditEntry
 from paddock.domain.errors import Conflict, PaddockError
 from paddock.domain.event import Event, EventKind
 from paddock.domain.ids import new_id
+from paddock.domain.quota import Usage
 from paddock.domain.team import Principal, Scope
 from paddock.domain.volume import (
     DEFAULT_MIB,
@@ -25,6 +26,7 @@ from paddock.ports.volumes import VolumeFiles
 from paddock.services.mounting import users_of
 from paddock.services.once import fingerprint_of
 from paddock.services.providers import Providers
+from paddock.services.quotas import check_quota
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 100
@@ -180,6 +182,7 @@ def _entered(tx: Transaction, record: VolumeRecord, wish: VolumeWish, key: str) 
         )
         if claimed != record.id:
             return _earlier(tx, record.team_id, claimed)
+    check_quota(tx, record.team_id, Usage(disk_mib=record.size_mib or DEFAULT_MIB))
     tx.volumes.add(record)
     return record
 

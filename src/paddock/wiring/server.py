@@ -54,6 +54,7 @@ from paddock.services.previews import Previews
 from paddock.services.providers import Providers
 from paddock.services.purge_tasks import PurgeTasks
 from paddock.services.purges import Purges
+from paddock.services.quotas import Quotas
 from paddock.services.recall import Recall
 from paddock.services.sandboxes import Sandboxes
 from paddock.services.sessions import Sessions
@@ -158,6 +159,7 @@ async def assembled(
         await stack.enter_async_context(parts.in_force(at_work))
         theirs = e2b_of(parts, previews, access.stays, key=secret, settings=settings)
         services = parts.services(settings, access, theirs)
+        await services.quotas.set_defaults(settings.quotas.limits)
         closing = (services.previews, services.templates, theirs.builds, services.purges)
         for part in (*closing, services.commands.log):
             stack.push_async_callback(part.aclose)
@@ -311,6 +313,7 @@ class _Parts:
             access=access,
             people=self._people(access),
             purges=self._purges(),
+            quotas=Quotas(self.store, self.clock, access),
             sandboxes=self.sandboxes,
             egress=self.egress,
             approvals=self.approvals,

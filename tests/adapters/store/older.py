@@ -1,6 +1,11 @@
 """Databases as versions before have left them."""
 
 _BACK = {
+    "0017": (
+        *(f"DROP TABLE {name}" for name in ("quota", "stored", "build_file")),
+        *(f"ALTER TABLE sandbox DROP COLUMN {n}" for n in ("cpus", "memory_mib", "disk_mib")),
+        "ALTER TABLE snapshot DROP COLUMN size_bytes",
+    ),
     "0016": (
         "DROP INDEX ix_audit_team_id_team_seq",
         *(f"ALTER TABLE audit DROP COLUMN team_{name}" for name in ("seq", "previous", "hash")),

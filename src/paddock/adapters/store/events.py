@@ -7,6 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Integer, Select, bindparam, delete, func, insert, select, update
 
+from paddock.adapters.store.columns import encode
+from paddock.adapters.store.quotas import ROW, count_stored, forget_empty
 from paddock.adapters.store.records import restored
 from paddock.adapters.store.schema import counter
 from paddock.adapters.store.schema import event as table
@@ -23,6 +25,11 @@ _TAKE = (
     .returning(counter.c.last)
 )
 _INSERT = insert(table)
+_SIZES = (
+    select(table.c.team_id, table.c.subject, func.sum(func.length(table.c.data) + ROW))
+    .where(table.c.seq <= bindparam("last"))
+    .group_by(table.c.team_id, table.c.subject)
+)
 _FORGET = (
     update(table)
     .where(table.c.seq == bindparam("which"))
@@ -48,6 +55,7 @@ class SqlEvents:
         first = last - len(events) + 1
         numbered = [replace(event, seq=seq) for seq, event in enumerate(events, start=first)]
         self._connection.execute(_INSERT, [to_row(event) for event in numbered])
+        count_stored(self._connection, ((e.team_id, e.subject, _size(e.data)) for e in numbered))
         self.appended += numbered
         return numbered
 
@@ -73,13 +81,18 @@ class SqlEvents:
 
     def forget(self, subject: str, after: int, limit: int) -> int:
         query = following(after, limit, ANY_TEAM, subject).with_only_columns(
-            table.c.seq, table.c.data
+            table.c.seq, table.c.team_id, table.c.data
         )
         rows = self._connection.execute(query).all()
         if not rows:
             return 0
         told = [{"which": row.seq, "left": remainder(row.data)} for row in rows]
         self._connection.execute(_FORGET, told)
+        gone = [_size(each["left"]) - _size(row.data) for each, row in zip(told, rows, strict=True)]
+        count_stored(
+            self._connection,
+            ((row.team_id, subject, size) for row, size in zip(rows, gone, strict=True)),
+        )
         return int(rows[-1].seq)
 
     def last_seq(self) -> int:
@@ -97,7 +110,17 @@ class SqlEvents:
         old = [row.seq for row in takewhile(lambda row: row.at < before, oldest)]
         if not old:
             return 0
+        gone = self._connection.execute(_SIZES, {"last": old[-1]}).all()
+        count_stored(
+            self._connection, ((team, subject, -int(size)) for team, subject, size in gone)
+        )
+        forget_empty(self._connection)
         return self._connection.execute(delete(table).where(table.c.seq <= old[-1])).rowcount
+
+
+def _size(data: Any) -> int:
+    """As `length` of the column and a row: it is ASCII throughout."""
+    return len(encode(data)) + ROW
 
 
 def following(seq: int, limit: int, team_id: str, subject: str) -> Select[Any]:

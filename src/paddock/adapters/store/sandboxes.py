@@ -35,6 +35,7 @@ _COLUMNS = (
     *("id", "team_id", "name", "state", "provider", "ref"),
     *("created_at", "changed_at", "version", "labels", "owner", "identity"),
 )
+_ADDED_UP = ("cpus", "memory_mib", "disk_mib")
 _NEW = "new_"
 _KEPT = ("id", "team_id")
 # Made once: building a statement takes longer than SQLite needs to execute it.
@@ -216,6 +217,7 @@ def _in_states(states: frozenset[SandboxState]) -> list[ColumnElement[bool] | Te
 def to_row(sandbox: SandboxRecord) -> dict[str, Any]:
     row, body = split(sandbox, _COLUMNS)
     row["active_at"] = body["clock"].pop("active_at")
+    row |= {name: body["resources"][name] for name in _ADDED_UP}
     return row | {"body": body}
 
 

@@ -1,6 +1,7 @@
 """The tables. A change here needs a revision in `migrations/versions`; a test compares the two."""
 
 from sqlalchemy import (
+    BigInteger,
     Boolean,
     Column,
     Double,
@@ -15,7 +16,7 @@ from sqlalchemy import (
 
 from paddock.adapters.store.columns import Json, Line, Serial
 
-REVISION = "0016"
+REVISION = "0017"
 """What a database must have had applied last to be used by this code."""
 VERSION_TABLE = "paddock_revision"
 
@@ -85,6 +86,10 @@ sandbox = Table(
     Column("owner", Line, nullable=False, server_default=""),
     Column("body", Json, nullable=False),
     Column("identity", Line, nullable=False, server_default=""),
+    # Copies of what the body says, to be added up.
+    Column("cpus", Double, nullable=False, server_default="0"),
+    Column("memory_mib", BigInteger, nullable=False, server_default="0"),
+    Column("disk_mib", BigInteger, nullable=False, server_default="0"),
     Index(None, "team_id", "state", "id"),
     Index(None, "state", "id"),
 )
@@ -162,6 +167,7 @@ snapshot = Table(
     Column("expires_at", Double),
     Column("owner", Line, nullable=False, server_default=""),
     Column("body", Json, nullable=False),
+    Column("size_bytes", BigInteger),
     UniqueConstraint("team_id", "name"),
     Index(None, "team_id", "id"),
     Index(None, "sandbox_id", "id"),

@@ -5,9 +5,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
+from paddock.adapters.store.quotas import ROW, count_stored
 from paddock.adapters.store.records import restored, split
 from paddock.adapters.store.task_queries import HAS_BEGUN, LIGHT, at_work, listing, waiting
 from paddock.adapters.store.task_schema import (
@@ -34,6 +45,7 @@ _LEASE = ("owner", "fence", "until")
 _ANY_WISH = {"prompt": "", "agent": ""}
 _OUTPUT = ("task_id", "run", "stream", "offset", "data")
 _MESSAGE = ("id", "team_id", "task_id", "state", "queued_at")
+_TEAM_OF = select(task.c.team_id).where(task.c.id == bindparam("id"))
 _BELONGINGS = (task_step, task_message, task_output, task_label, task_after)
 
 
@@ -160,6 +172,14 @@ class SqlTasks:
         return self._connection.execute(waits.limit(1)).first() is not None
 
     def remove(self, task_ids: Collection[str]) -> int:
+        sizes = (
+            select(task.c.team_id, task.c.id, func.sum(func.length(task_output.c.data) + ROW))
+            .join(task_output, task_output.c.task_id == task.c.id)
+            .where(task.c.id.in_(task_ids))
+            .group_by(task.c.team_id, task.c.id)
+        )
+        gone = self._connection.execute(sizes).all()
+        count_stored(self._connection, ((team, each, -int(size)) for team, each, size in gone))
         for table in _BELONGINGS:
             self._connection.execute(delete(table).where(table.c.task_id.in_(task_ids)))
         return self._connection.execute(delete(task).where(task.c.id.in_(task_ids))).rowcount
@@ -266,6 +286,8 @@ class SqlOutputs:
     def add(self, output: Output) -> None:
         row = {name: getattr(output, name) for name in _OUTPUT}
         self._connection.execute(insert(task_output), row)
+        team_id = self._connection.execute(_TEAM_OF, {"id": output.task_id}).scalar_one()
+        count_stored(self._connection, [(team_id, output.task_id, len(output.data) + ROW)])
 
     def of(self, task_id: str, after: tuple[int, int], limit: int) -> Sequence[Output]:
         run, offset = task_output.c.run, task_output.c.offset

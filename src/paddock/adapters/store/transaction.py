@@ -10,6 +10,7 @@ from paddock.adapters.store.ends import SqlEnds
 from paddock.adapters.store.events import SqlEvents
 from paddock.adapters.store.keys import SqlKeys
 from paddock.adapters.store.people import SqlPeople
+from paddock.adapters.store.quotas import SqlQuotas
 from paddock.adapters.store.sandboxes import SqlSandboxes
 from paddock.adapters.store.secrets import SqlSecrets
 from paddock.adapters.store.sessions import SqlLinks, SqlSessions
@@ -112,3 +113,7 @@ class SqlTransaction:
     @cached_property
     def values(self) -> SqlValues:
         return SqlValues(self._connection)
+
+    @cached_property
+    def quotas(self) -> SqlQuotas:
+        return SqlQuotas(self._connection)

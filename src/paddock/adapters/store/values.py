@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from paddock.adapters.store.columns import encode
 from paddock.adapters.store.paging import begins_with
@@ -26,6 +26,10 @@ class SqlValues:
         if prefix:
             query = query.where(begins_with(table.c.name, prefix))
         return {row.name: row.value for row in self._connection.execute(query)}
+
+    def count(self, prefix: str) -> int:
+        query = select(func.count()).where(begins_with(table.c.name, prefix))
+        return self._connection.execute(query).scalar_one()
 
     def put(self, name: str, value: object) -> None:
         changed = self._connection.execute(

@@ -38,6 +38,7 @@ from paddock.services.pools import Pools
 from paddock.services.previews import Previews
 from paddock.services.providers import Providers
 from paddock.services.purges import Purges
+from paddock.services.quotas import Quotas
 from paddock.services.sandboxes import Sandboxes
 from paddock.services.secrets import Secrets
 from paddock.services.sessions import Sessions
@@ -63,6 +64,7 @@ class Services:
     access: Access
     people: People
     purges: Purges
+    quotas: Quotas
     sandboxes: Sandboxes
     environment: Environment
     commands: Commands

@@ -28,6 +28,7 @@ from paddock.interfaces.client.blocking.agents import Agents
 from paddock.interfaces.client.blocking.approvals import Approvals
 from paddock.interfaces.client.blocking.attempts import Attempts
 from paddock.interfaces.client.blocking.command import Command
+from paddock.interfaces.client.blocking.quotas import Quotas
 from paddock.interfaces.client.blocking.sandbox import Sandbox
 from paddock.interfaces.client.blocking.secrets import Secrets
 from paddock.interfaces.client.blocking.spool import Spool
@@ -36,6 +37,8 @@ from paddock.interfaces.client.blocking.volume import Volume
 from paddock.interfaces.client.command import AsyncCommand
 from paddock.interfaces.client.credentials import BindingInfo, CredentialInfo, SecretInfo, Spending
 from paddock.interfaces.client.failures import CommandFailed
+from paddock.interfaces.client.limits import QuotaInfo
+from paddock.interfaces.client.quotas import AsyncQuotas
 from paddock.interfaces.client.results import (
     AgentInfo,
     ApprovalInfo,
@@ -62,6 +65,7 @@ __all__ = [
     "AsyncApprovals",
     "AsyncAttempts",
     "AsyncCommand",
+    "AsyncQuotas",
     "AsyncSandbox",
     "AsyncSecrets",
     "AsyncSpool",
@@ -83,6 +87,8 @@ __all__ = [
     "PaddockError",
     "ProviderError",
     "QuotaExceeded",
+    "QuotaInfo",
+    "Quotas",
     "Refused",
     "Sandbox",
     "SandboxInfo",

@@ -13,6 +13,7 @@ from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import age, print_json, print_table
 from paddock.interfaces.cli.params import Seconds
 from paddock.interfaces.cli.remote.asking import ask, listed
+from paddock.interfaces.cli.remote.quotas import quota
 from paddock.interfaces.cli.remote.session import answer
 from paddock.interfaces.client.server import segment, without_nothing
 
@@ -118,6 +119,9 @@ def create_team(invocation: Invocation, name: str) -> None:
     answer(invocation, made, made["token"]["token"])
     if not invocation.json:
         click.echo(f"note: team {made['name']} ({made['id']})", err=True)
+
+
+team.add_command(quota)
 
 
 @team.command("ls")

@@ -1,0 +1,154 @@
+"""Quotas of teams: enforced before anything is created, shown to members, set by operators."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from paddock.domain.audit import AuditEntry
+from paddock.domain.errors import QuotaExceeded
+from paddock.domain.event import Event, EventKind
+from paddock.domain.quota import (
+    MIB,
+    Limits,
+    QuotaName,
+    Usage,
+    check_limits,
+    check_room,
+)
+from paddock.domain.team import Principal, Scope, Team
+from paddock.ports.clock import Clock
+from paddock.ports.quotas import INSTALLATION
+from paddock.ports.store import Store, Transaction
+from paddock.services.access import Access
+
+_ACTOR = "paddock/quotas"
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaState:
+    """One limit as it is in force."""
+
+    name: QuotaName
+    most: float | None
+    used: float | None
+    """None where it is a limit of each sandbox."""
+    is_own: bool
+    """It was set for this team; otherwise the installation's holds."""
+
+
+def check_quota(tx: Transaction, team_id: str, wanted: Usage) -> None:
+    """For who is about to add a row, in the same transaction.
+
+    Of all transactions that write, in all processes, one runs at a time. So of two creations at a
+    limit exactly one finds room.
+    """
+    limits = tx.quotas.in_force(team_id)
+    if all(limits.get(name) is None for name in wanted.wanted):
+        return
+    check_room(_name_of(tx, team_id), limits, tx.quotas.usage(team_id), wanted)
+
+
+def has_event_room(tx: Transaction, team_id: str, subject: str) -> bool:
+    """Whether more may be stored of what programs in a sandbox, or a task's agent, cause."""
+    return _full(tx, tx.quotas.in_force(team_id), team_id, subject) is None
+
+
+def check_event_room(tx: Transaction, team_id: str, subject: str, name: str) -> None:
+    """QuotaExceeded for who can be told that nothing more is stored."""
+    if quota := _full(tx, tx.quotas.in_force(team_id), team_id, subject):
+        whose = name if quota is QuotaName.SANDBOX_EVENTS_MIB else _name_of(tx, team_id)
+        raise QuotaExceeded(
+            f"{whose} has used up its quota {quota}: no more events are stored",
+            remediation="wait until old events are removed (`retention.events_s`), or ask the "
+            "operators of this installation to raise it with `paddock team quota set`",
+        )
+
+
+def append_within(tx: Transaction, events: Sequence[Event]) -> Sequence[Event]:
+    """Append events that the inside of a sandbox has caused, as far as the quota has room.
+
+    The event that uses up the quota is followed by `quota.reached`; what comes later is left out
+    until older events are removed.
+    """
+    limits = {team: tx.quotas.in_force(team) for team in {event.team_id for event in events}}
+    places = sorted({(event.team_id, event.subject) for event in events})
+    room = [
+        (team, subject) for team, subject in places if not _full(tx, limits[team], team, subject)
+    ]
+    stored = tx.events.append([e for e in events if (e.team_id, e.subject) in room])
+    for team, subject in room:
+        if quota := _full(tx, limits[team], team, subject):
+            at = max(event.at for event in events)
+            data = {"quota": quota, "most": limits[team][quota]}
+            tx.events.append([Event(team, EventKind.QUOTA_REACHED, subject, at, data, _ACTOR)])
+    return stored
+
+
+def _full(tx: Transaction, limits: Limits, team_id: str, subject: str) -> QuotaName | None:
+    """The quota of stored events that is used up, if one is."""
+    for name, whose in ((QuotaName.SANDBOX_EVENTS_MIB, subject), (QuotaName.EVENTS_MIB, "")):
+        most = limits.get(name)
+        if most is not None and tx.quotas.stored(team_id, whose) >= most * MIB:
+            return name
+    return None
+
+
+def _name_of(tx: Transaction, team_id: str) -> str:
+    team = tx.teams.get(team_id)
+    return team.name if team is not None else team_id
+
+
+class Quotas:
+    """What members see and operators set."""
+
+    def __init__(self, store: Store, clock: Clock, access: Access) -> None:
+        self._store = store
+        self._clock = clock
+        self._access = access
+
+    async def set_defaults(self, limits: Limits) -> None:
+        """The installation's, as its settings have them when it starts."""
+
+        def write(tx: Transaction) -> None:
+            tx.quotas.reset(INSTALLATION, frozenset(QuotaName))
+            tx.quotas.put(INSTALLATION, check_limits(limits))
+
+        await self._store.write(write)
+
+    async def show(self, principal: Principal, team: str) -> tuple[Team, Sequence[QuotaState]]:
+        """NotFound for another team, unless the caller manages teams."""
+        found = await self._access.team(principal, team)
+        return found, await self._store.read(lambda tx: _states(tx, found.id))
+
+    async def change(
+        self, principal: Principal, team: str, limits: Limits, reset: Collection[QuotaName] = ()
+    ) -> tuple[Team, Sequence[QuotaState]]:
+        """What is above a lowered limit stays; nothing more is created until it is below."""
+        found = await self._access.team(principal, team)
+        principal.require(Scope.TEAMS_MANAGE)
+        check_limits(limits)
+        now = self._clock.wall()
+
+        def write(tx: Transaction) -> Sequence[QuotaState]:
+            before = tx.quotas.limits(found.id)
+            tx.quotas.reset(found.id, frozenset(reset))
+            tx.quotas.put(found.id, limits)
+            detail = {"before": dict(before), "after": dict(tx.quotas.limits(found.id))}
+            action, actor = "quota.change", principal.actor
+            tx.audit.append([AuditEntry(found.id, actor, action, found.id, now, detail)])
+            return _states(tx, found.id)
+
+        return found, await self._store.write(write)
+
+
+def _states(tx: Transaction, team_id: str) -> Sequence[QuotaState]:
+    limits, own = tx.quotas.in_force(team_id), tx.quotas.limits(team_id)
+    used = tx.quotas.usage(team_id)
+    return [
+        QuotaState(
+            name,
+            limits.get(name),
+            None if name is QuotaName.SANDBOX_EVENTS_MIB else used.of(name),
+            is_own=name in own,
+        )
+        for name in QuotaName
+    ]
