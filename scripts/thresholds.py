@@ -155,6 +155,7 @@ THRESHOLDS = (
     Threshold("domain.intake.MOST_SOURCES", "sources of events in one sandbox", "count"),
     Threshold("gateway.journal.BURST", "places that a sandbox is told of at once", "count"),
     Threshold("gateway.journal.PER_SECOND", "and more of them each second", "count"),
+    Threshold("services.build_files.MOST_OF_TEAM", "files for builds of one team", "bytes"),
     Threshold("domain.volume.MOST_MOUNTS", "volumes that one sandbox mounts", "count"),
     Threshold("interfaces.api.paging.MAX_PAGE", "items of one page", "count"),
 )

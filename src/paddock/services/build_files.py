@@ -1,72 +1,144 @@
 """Files that are handed in for builds: kept for a while, because the next build asks for them."""
 
 import asyncio
+import hashlib
 import os
 import re
 import tempfile
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
-from paddock.domain.errors import InvalidRequest, NotFound, TooLarge
+from paddock.domain.errors import InvalidRequest, NotFound, QuotaExceeded, TooLarge
+from paddock.domain.quota import MIB, Usage
+from paddock.ports.store import Store, Transaction
+from paddock.services.quotas import check_quota
 
 MOST_BYTES = 2 << 30
+MOST_OF_TEAM = 16 << 30
+"""They are on the control plane's own disk, so there is a limit also where no quota is set."""
 _KEPT_S = 7 * 86400.0
+_SMALLEST = 4096
+"""What a file takes at least."""
+_CHECKED_EVERY = 16 << 20
 _HASH = re.compile(r"[0-9a-f]{64}")
 _PIECE = 256 << 10
 
 
+@dataclass(frozen=True, slots=True)
+class BuildFile:
+    """The files of one step.
+
+    `digest` is E2B's: it covers what an archive does not have, such as the size of directories, so
+    nobody but the client can compute it. Content is therefore found only by whoever handed it in.
+    """
+
+    team_id: str
+    holder: str
+    digest: str
+
+    @property
+    def key(self) -> str:
+        if not _HASH.fullmatch(self.digest):
+            raise InvalidRequest(f"{self.digest[:80]!r} is no SHA-256 in lower case")
+        return hashlib.sha256(f"{self.holder} {self.digest}".encode()).hexdigest()
+
+
 class BuildFiles:
-    """One file for each team and hash, in a directory of the control plane."""
+    """One file for each of them, in a directory of the control plane."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, store: Store) -> None:
         self._place = place
+        self._store = store
+        self._incoming: Counter[str] = Counter()
+        """Bytes of each team that are being handed in."""
 
-    def has(self, team_id: str, digest: str) -> bool:
-        return self._path(team_id, digest).is_file()
+    def has(self, file: BuildFile) -> bool:
+        return self._path(file).is_file()
 
-    async def keep(self, team_id: str, digest: str, data: AsyncIterator[bytes]) -> None:
-        """Whole or not at all; what nobody has handed in for a week goes."""
-        path = self._path(team_id, digest)
+    async def keep(
+        self, file: BuildFile, data: AsyncIterator[bytes], announced: int | None = None
+    ) -> None:
+        """Whole or not at all. Refused before anything is read if it is announced as too large for
+        the team's quota; what nobody has used for a week goes."""
+        path, now = self._path(file), time.time()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        await asyncio.to_thread(_forget_old, path.parent, now - _KEPT_S)
+        await self._store.write(
+            lambda tx: tx.quotas.forget_build_files(file.team_id, now - _KEPT_S)
+        )
+        await self._check(file.team_id, announced or _SMALLEST)
         handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".")
         try:
-            with os.fdopen(handle, "wb") as file:
-                async for piece in _bounded(data):
-                    await asyncio.to_thread(file.write, piece)
+            with os.fdopen(handle, "wb") as opened:
+                size = await self._written(file.team_id, opened, data)
+            await self._store.write(lambda tx: _enter(tx, file, size, now))
             Path(draft).rename(path)
         except BaseException:
             Path(draft).unlink(missing_ok=True)
             raise
-        await asyncio.to_thread(_forget_old, path.parent, time.time() - _KEPT_S)
 
-    async def read(self, team_id: str, digest: str) -> AsyncIterator[bytes]:
-        path = self._path(team_id, digest)
+    async def _written(self, team_id: str, opened: BinaryIO, data: AsyncIterator[bytes]) -> int:
+        """How much it was. Looked at now and then: others may hand in something meanwhile."""
+        size, next_check = 0, _CHECKED_EVERY
+        try:
+            async for piece in data:
+                size += len(piece)
+                self._incoming[team_id] += len(piece)
+                if size > MOST_BYTES:
+                    raise TooLarge(
+                        f"the files of one step have more than {MOST_BYTES >> 30} GiB",
+                        remediation="leave out what the build does not need",
+                    )
+                if size >= next_check:
+                    next_check += _CHECKED_EVERY
+                    await self._check(team_id, self._incoming[team_id])
+                await asyncio.to_thread(opened.write, piece)
+        finally:
+            self._incoming[team_id] -= size
+        return size
+
+    async def _check(self, team_id: str, size: int) -> None:
+        await self._store.read(lambda tx: _check_room(tx, team_id, size))
+
+    async def read(self, file: BuildFile) -> AsyncIterator[bytes]:
+        path = self._path(file)
         if not path.is_file():
             raise NotFound(
-                f"the files {digest[:12]}… were not handed in", remediation="upload them first"
+                f"the files {file.digest[:12]}… were not handed in by who builds",
+                remediation="upload them first",
             )
         os.utime(path)
-        with path.open("rb") as file:
-            while piece := await asyncio.to_thread(file.read, _PIECE):
+        size, now = path.stat().st_size, time.time()
+        await self._store.write(
+            lambda tx: tx.quotas.put_build_file(file.team_id, file.key, size, now)
+        )
+        with path.open("rb") as opened:
+            while piece := await asyncio.to_thread(opened.read, _PIECE):
                 yield piece
 
-    def _path(self, team_id: str, digest: str) -> Path:
-        if not _HASH.fullmatch(digest):
-            raise InvalidRequest(f"{digest[:80]!r} is no SHA-256 in lower case")
-        return self._place / team_id / digest
+    def _path(self, file: BuildFile) -> Path:
+        return self._place / file.team_id / file.key
 
 
-async def _bounded(data: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    size = 0
-    async for piece in data:
-        size += len(piece)
-        if size > MOST_BYTES:
-            raise TooLarge(
-                f"the files of one step have more than {MOST_BYTES >> 30} GiB",
-                remediation="leave out what the build does not need",
-            )
-        yield piece
+def _check_room(tx: Transaction, team_id: str, size: int) -> None:
+    check_quota(tx, team_id, Usage(disk_mib=size / MIB))
+    used = tx.quotas.build_file_bytes(team_id)
+    if used + size > MOST_OF_TEAM:
+        raise QuotaExceeded(
+            f"your team may hand in {MOST_OF_TEAM >> 30} GiB of files for builds: it has "
+            f"{used / MIB:.0f} MiB, and {size / MIB:.0f} MiB more were sent",
+            remediation=f"files that no build uses for {_KEPT_S / 86400:.0f} days are removed",
+        )
+
+
+def _enter(tx: Transaction, file: BuildFile, size: int, now: float) -> None:
+    tx.quotas.remove_build_file(file.team_id, file.key)  # it is replaced by this one
+    _check_room(tx, file.team_id, max(size, _SMALLEST))
+    tx.quotas.put_build_file(file.team_id, file.key, max(size, _SMALLEST), now)
 
 
 def _forget_old(folder: Path, before: float) -> None:

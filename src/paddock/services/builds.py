@@ -31,7 +31,7 @@ from paddock.domain.sandbox import Limits
 from paddock.domain.team import Principal, Scope
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
-from paddock.services.build_files import BuildFiles
+from paddock.services.build_files import BuildFile, BuildFiles
 from paddock.services.build_steps import Bench
 from paddock.services.inside import Inside
 from paddock.services.policies import Policies
@@ -310,7 +310,7 @@ class Builds:
         self, principal: Principal, sandbox: SandboxRecord, say: Callable[[str], None]
     ) -> AsyncIterator[Bench]:
         def files(digest: str) -> AsyncIterator[bytes]:
-            return self.files.read(principal.team_id, digest)
+            return self.files.read(BuildFile(principal.team_id, principal.holder, digest))
 
         async def check(argv: Sequence[str], env: Mapping[str, str]) -> None:
             await self._policies.check(principal, sandbox, argv, env)

@@ -74,6 +74,6 @@ def e2b_of(
         snapshots=parts.snapshots,
         inside=parts.inside,
         policies=parts.policies,
-        files=BuildFiles(settings.server.data_dir / "build-files"),
+        files=BuildFiles(settings.server.data_dir / "build-files", parts.store),
     )
     return E2bServices(passages, builds, parts.headers, settings.e2b)

@@ -1,10 +1,12 @@
 """Templates that are built from code, by the unmodified SDK."""
 
+import os
 import time
 
 import pytest
 from e2b import (
     BuildException,
+    FileUploadException,
     SandboxException,
     Template,
     TemplateBuildStatus,
@@ -237,3 +239,35 @@ def wait_for(look, seconds: float = 60):
         assert time.monotonic() < until, "it did not come to be"
         time.sleep(0.1)
     return found
+
+
+def test_a_team_at_its_quota_makes_and_uploads_no_more_and_files_are_nobody_elses(live, tmp_path):
+    """Issue: quotas per team; unlimited E2B build files, whose content must match their hash."""
+    (tmp_path / "large.bin").write_bytes(os.urandom(3 << 20))
+    team = f"e2b-quota-{time.time_ns()}"
+    client = live.do(live.plane.team(team))
+    e2b = live.client(api_key=client.token)
+    template = (
+        Template(file_context_path=str(tmp_path)).from_base_image().copy("large.bin", "/srv/")
+    )
+
+    def limit(**limits):
+        path = f"/v1/teams/{team}/quota"
+        assert live.do(live.plane.admin.call("PATCH", path, limits)).status == 200
+
+    limit(disk_mib=2)
+    with pytest.raises(FileUploadException, match="429"):
+        e2b.Template.build(template, "large")
+    place = live.plane.place / "data" / "build-files"
+    assert not [each for each in place.rglob("*") if each.stat().st_size > 1 << 20]
+    limit(disk_mib=None, sandboxes=0)
+    with pytest.raises(SandboxException, match="sandboxes"):
+        e2b.Sandbox.create("base", timeout=60)
+    with pytest.raises(BuildException, match="sandboxes"):
+        e2b.Template.build(template, "large")
+    (mine,) = [each for each in place.rglob("*") if each.stat().st_size > 1 << 20]
+    other = live.do(client.post("/v1/tokens", {"name": "colleague", "role": "member"}))
+    with pytest.raises(BuildException, match="sandboxes"):
+        live.client(api_key=other["token"]).Template.build(template, "large")
+    files = {each.name for each in mine.parent.iterdir()}
+    assert len(files) == 2, "a colleague's build uses what the colleague has handed in"

@@ -24,6 +24,7 @@ from paddock.interfaces.e2b import views
 from paddock.interfaces.e2b.bodies import Body
 from paddock.interfaces.e2b.network import unsaid
 from paddock.interfaces.e2b.sources import find_source, ours, split
+from paddock.services.build_files import BuildFile
 from paddock.services.builds import DEFAULT_TAG, Plan, is_build
 
 router = APIRouter()
@@ -111,22 +112,25 @@ async def ask_for_files(
 ) -> Response:
     """Where a step's files are to be put, unless they are there from an earlier build."""
     await given.e2b.builds.family(who, template)
-    if given.e2b.builds.files.has(who.team_id, digest):
+    if given.e2b.builds.files.has(BuildFile(who.team_id, who.holder, digest)):
         return JSONResponse({"present": True}, 201)
-    word = given.e2b.passages.tokens.of(f"{who.team_id} {digest}", _UPLOAD)
-    query = urlencode({"team": who.team_id, "word": word})
+    word = given.e2b.passages.tokens.of(f"{who.team_id} {who.holder} {digest}", _UPLOAD)
+    query = urlencode({"team": who.team_id, "by": who.holder, "word": word})
     url = request.url.replace(path=f"{request.url.path}/content", query=query)
     return JSONResponse({"present": False, "url": str(url)}, 201)
 
 
 @router.put("/templates/{template}/files/{digest}/content")
 async def put_files(
-    request: Request, given: Given, digest: str, *, team: str = "", word: str = ""
+    request: Request, given: Given, digest: str, *, team: str = "", by: str = "", word: str = ""
 ) -> Response:
-    """By the address that was given: it is for these files of this team only."""
-    if not given.e2b.passages.tokens.opens(word, f"{team} {digest}", _UPLOAD):
+    """By the address that was given: it is for these files of this team and holder only."""
+    if not given.e2b.passages.tokens.opens(word, f"{team} {by} {digest}", _UPLOAD):
         raise Unauthenticated("this address is not one that was given", remediation="ask for one")
-    await given.e2b.builds.files.keep(team, digest, request.stream())
+    length = request.headers.get("content-length", "")
+    announced = int(length) if length.isascii() and length.isdigit() else None
+    file = BuildFile(team, by, digest)
+    await given.e2b.builds.files.keep(file, request.stream(), announced)
     return Response(status_code=200)
 
 
