@@ -11,6 +11,7 @@ import resource
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -58,47 +59,50 @@ class Plan:
     """Of one file that it writes."""
 
     def argv(self) -> list[str]:
-        paths = ":".join(path for path in sys.path if path and Path(path).is_dir())
-        return [sys.executable, "-I", "-S", "-c", _BOOTSTRAP, json.dumps(asdict(self)), paths]
+        if os.geteuid() == 0:
+            paths = ":".join(path for path in sys.path if path and Path(path).is_dir())
+            return [sys.executable, "-I", "-S", "-c", _BOOTSTRAP, json.dumps(asdict(self)), paths]
+        # Who has no privileges keeps their own id, and can hand out no listener.
+        limits = [f"--{name}={most}" for name, most in self._limits()]
+        return ["prlimit", *limits, "--", *self.bubblewrap(self.scratch, self.source)]
+
+    def _limits(self) -> Iterator[tuple[str, int]]:
+        yield from (("core", 0), ("data", _MOST_MEMORY))
+        if self.most_bytes:
+            yield ("fsize", self.most_bytes)
+
+    def limit(self) -> None:
+        for name, most in self._limits():
+            resource.setrlimit(getattr(resource, f"RLIMIT_{name.upper()}"), (most, most))
+
+    def bubblewrap(self, scratch: str, source: str) -> list[str]:
+        """The command, where the two directories are shown from these places."""
+        argv = ["bwrap", "--unshare-pid", "--die-with-parent", "--new-session", "--clearenv"]
+        if os.geteuid() == 0:
+            argv += ["--cap-drop", "ALL"]
+            for name in _CAPABILITIES if self.owners else ():
+                argv += ["--cap-add", f"CAP_{name}"]
+        else:
+            argv += ["--unshare-user", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+        argv += ["--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev"]
+        for path in (Path("/", name) for name in ("bin", "sbin", "lib", "lib32", "lib64")):
+            if path.is_symlink():
+                argv += ["--symlink", str(path.readlink()), str(path)]
+            elif path.is_dir():
+                argv += ["--ro-bind", str(path), str(path)]
+        if self.scratch:
+            argv += ["--bind", scratch, "/scratch"]
+        if self.source:
+            argv += ["--ro-bind", source, "/source"]
+        return [*argv, *self.options, "--remount-ro", "/", "--", *self.command]
 
 
 def main(text: str) -> None:
     plan = Plan(**json.loads(text))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY, _MOST_MEMORY))
-    if plan.most_bytes:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (plan.most_bytes, plan.most_bytes))
-    if os.geteuid() == 0:
-        _give_up_root(plan)
-        scratch, source = str(_SCRATCH), str(_SOURCE)
-    else:
-        # Who has no privileges keeps their own id, and can hand out no listener.
-        scratch, source = plan.scratch, plan.source
-    argv = ["bwrap", *_everywhere(plan)]
-    if plan.scratch:
-        argv += ["--bind", scratch, "/scratch"]
-    if plan.source:
-        argv += ["--ro-bind", source, "/source"]
-    argv += [*plan.options, "--remount-ro", "/", "--", *plan.command]
-    os.execvp("bwrap", argv)  # noqa: S606 - it takes the place of this process
-
-
-def _everywhere(plan: Plan) -> list[str]:
-    options = ["--unshare-pid", "--die-with-parent", "--new-session", "--clearenv"]
-    if os.geteuid() == 0:
-        options += ["--cap-drop", "ALL"]
-        for name in _CAPABILITIES if plan.owners else ():
-            options += ["--cap-add", f"CAP_{name}"]
-    else:
-        options += ["--unshare-user", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
-    options += ["--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev"]
-    for name in ("bin", "sbin", "lib", "lib32", "lib64"):
-        path = Path("/", name)
-        if path.is_symlink():
-            options += ["--symlink", str(path.readlink()), str(path)]
-        elif path.is_dir():
-            options += ["--ro-bind", str(path), str(path)]
-    return options
+    plan.limit()
+    _give_up_root(plan)
+    argv = plan.bubblewrap(str(_SCRATCH), str(_SOURCE))
+    os.execvp(argv[0], argv)  # noqa: S606 - it takes the place of this process
 
 
 def _give_up_root(plan: Plan) -> None:

@@ -14,7 +14,8 @@ from paddock.domain.errors import QuotaExceeded
 FIRST = 0x78000000
 """Above the ids that systemd and SSSD give away, and below those that are negative to some."""
 SIZE = 0x10000
-COUNT = 2048
+COUNT = 2046
+"""The two ranges above are for jails of programs (`host.jail`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,14 @@
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from paddock.adapters.providers.finishing import uncancelled
 from paddock.adapters.providers.local.storage import Storage
-from paddock.adapters.providers.local.storage.faults import explained
+from paddock.adapters.providers.local.storage.faults import explain, explained
 from paddock.adapters.providers.local.storage.trees import remove_tree, tree_bytes
 from paddock.adapters.providers.local.storage.volumes import (
     abandoned_drafts,
@@ -296,7 +296,7 @@ class TemplateStore:
         stale = self._shelf / digest  # without a readable build in it, as the caller saw
         draft = self._shelf / draft_name()
         try:
-            with explained(draft):
+            with _explained(digest):
                 draft.mkdir(mode=0o755)
                 note = await build(draft)
                 write_note(draft, note)
@@ -318,6 +318,16 @@ class TemplateStore:
         await asyncio.to_thread(self._storage.clone, parts.volume, draft / "seed")
         await asyncio.to_thread(_forget_the_guest, draft / "seed")
         return _note(digest, root, f"snapshot {reference}", parts.defaults, seeded=True)
+
+
+@contextmanager
+def _explained(digest: str) -> Iterator[None]:
+    """As faults.explained(), without paths of the host: a member may have named the image."""
+    try:
+        yield
+    except OSError as error:
+        bare = OSError(error.errno, error.strerror or str(error))
+        raise explain(bare, Path(f"template {digest[:12]}")) from error
 
 
 def _alike(before: Template | None, after: Template) -> bool:
