@@ -15,7 +15,7 @@ import pytest
 
 from paddock.adapters.providers.local import door, packed
 from paddock.adapters.providers.local.provider import LocalProvider
-from paddock.domain.errors import Broken, Unavailable
+from paddock.domain.errors import Broken, InvalidRequest, Unavailable
 from paddock.domain.ids import new_ulid
 from paddock.domain.sandbox import Resources
 from paddock.domain.template import SourceKind, Template, TemplateSource
@@ -296,3 +296,19 @@ async def test_a_sandbox_cannot_empty_the_file_that_all_guests_start_from(runsc:
             assert archive.read_bytes() == before
         finally:
             await provider.destroy(seen.ref)
+
+
+def test_a_python_is_looked_for_in_the_image_and_not_on_the_host(tmp_path: Path) -> None:
+    """An image's own links lead through the image, absolute ones too."""
+    elsewhere, image = tmp_path / "elsewhere", tmp_path / "image"
+    (elsewhere / "bin").mkdir(parents=True)
+    (elsewhere / "bin/python3").touch()
+    image.mkdir()
+    (image / "usr").symlink_to(elsewhere)
+    with pytest.raises(InvalidRequest, match="no python3"):
+        packed.find_python(image, "of a stranger")
+    (image / "usr").unlink()
+    (image / "opt/bin").mkdir(parents=True)
+    (image / "opt/bin/python3").symlink_to("python3.13")
+    (image / "usr").symlink_to("/opt")
+    assert packed.find_python(image, "merged") == "/usr/bin/python3"

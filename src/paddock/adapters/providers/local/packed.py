@@ -2,9 +2,12 @@
 
 import json
 import math
+import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from paddock.adapters.providers.host import rooted
 from paddock.adapters.providers.local.bundle import GUEST_STATE, BundleSpec, bind
 from paddock.adapters.providers.local.door import SOCKET, TOKEN, open_door
 from paddock.adapters.providers.local.records import SandboxRecord
@@ -105,10 +108,11 @@ def layer(parent: Path) -> Path:
 
 def find_python(lower: Path, template: str) -> str:
     """Where the image has its Python, which this kind of sandbox needs."""
-    for candidate in _PYTHONS:
-        path = lower / candidate
-        if path.exists() or path.is_symlink():
-            return f"/{candidate}"
+    with rooted.opened_root(lower) as root:
+        for candidate in _PYTHONS:
+            # By the image's own links, which would lead through the host's directories otherwise.
+            with suppress(OSError), rooted.opened(root, candidate, os.O_PATH | os.O_NOFOLLOW):
+                return f"/{candidate}"
     raise InvalidRequest(
         f"template {template} has no python3, and a gVisor sandbox needs one for its guest",
         remediation="install Python 3.9 or newer in the template, or use the runtime crun",
