@@ -325,7 +325,7 @@ async def tar(root: Path, options: Sequence[str] = ()) -> AsyncIterator[bytes]:
         while data := await process.stdout.read(_CHUNK):
             yield data
         if await process.wait() != 0:
-            raise Broken(f"the files in {root} could not all be read")
+            raise Broken("the files of the template could not all be read")
     finally:
         if process.returncode is None:
             process.kill()
