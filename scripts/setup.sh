@@ -47,6 +47,7 @@ command docker         docker-cli|docker.io
 command containerd     containerd
 command mkfs.xfs       xfsprogs
 command curl           curl
+command gnutls-serv    gnutls-bin
 command ssh            openssh-client
 command rsync          rsync
 command nginx          nginx

@@ -258,6 +258,43 @@ async def test_the_name_inside_tls_has_to_be_the_one_connected_to(inside: Inside
         assert ("BEGIN CERTIFICATE" in said) is not refused
 
 
+_HELLO = """
+import socket, ssl
+def answers(before, name='blocked.example'):
+    context = ssl.create_default_context()
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(incoming, outgoing, server_hostname=name or 'x')
+    try: tls.do_handshake()
+    except ssl.SSLWantReadError: pass
+    s = socket.create_connection(('allowed.example', 443), 5); s.settimeout(5)
+    try:
+        s.sendall(before + (outgoing.read() if name else b'')); said = s.recv(7)
+    except OSError as error:
+        said = type(error).__name__.encode()
+    print(said[:1].hex(), said[-1:].hex() if said[:1] == b'\\x15' else said)
+"""
+
+
+@pytest.mark.proves("P16")
+async def test_what_is_no_readable_client_hello_is_refused_on_the_port_of_tls(inside: Inside):
+    """Issue: SNI check. An alert before the ClientHello made it something that nobody reads."""
+    said = await inside.python(
+        _HELLO + "answers(b'', 'allowed.example')\n"
+        "answers(bytes.fromhex('1503010002015a'))\n"
+        "answers(bytes.fromhex('140303000101'))\n"
+        "answers(bytes.fromhex('1603010000'))\n"
+        "answers(bytes.fromhex('1503010002015a'), 'allowed.example')\n"
+        "answers(bytes.fromhex('802e0100'), '')\n"
+        "answers(b'\\0binary', '')\n"
+        "answers(b'SSH-2.0-me\\r\\n', '')\n"
+    )
+    allowed, *refused, binary, ssh = said.splitlines()
+    assert allowed.startswith("16 ")
+    assert refused == ["15 31"] * 5, "the alert access_denied"
+    assert "ConnectionResetError" in binary
+    assert "Error" not in ssh, "what no server of TLS reads as such, and a preset allows"
+
+
 @pytest.mark.proves("P16")
 async def test_the_host_of_a_request_has_to_be_the_one_connected_to(inside: Inside):
     _, said = await inside.curl("-H", "Host: blocked.example", "http://allowed.example/")

@@ -2,20 +2,19 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from paddock.domain.egress.deciding import (
     Asked,
     Decision,
     Opening,
+    is_for_tls,
     judge_connection,
     judge_request,
 )
 from paddock.gateway import refusing
 from paddock.gateway.brokering import Brokering
-from paddock.gateway.client_hello import LARGEST as LARGEST_HELLO
-from paddock.gateway.client_hello import ClientHello
+from paddock.gateway.client_hello import ClientHello, is_retried
 from paddock.gateway.journal import Key
 from paddock.gateway.outside import Closed, Unreachable
 from paddock.gateway.refusing import Refusal
@@ -23,7 +22,7 @@ from paddock.gateway.relay import Relay
 from paddock.gateway.requests import Denied, Malformed, Request, Requests
 from paddock.gateway.sniffing import Spoken, spoken
 from paddock.gateway.target import Target
-from paddock.gateway.waiting import NO_RULE, Waiting, reason
+from paddock.gateway.waiting import NO_RULE, Take, Waiting, reason
 
 if TYPE_CHECKING:
     from paddock.gateway.fence import Fence
@@ -42,7 +41,7 @@ class Connection(Waiting):
         self.fence = fence
         self.relay = Relay(self)
         self.target = Target("", "", 0)
-        self.take: Callable[[bytes], None] = self._hold
+        self.take: Take = self._hold
         self._held = bytearray()
         self._dialing: asyncio.Task[None] | None = None
         self._pinned = ""
@@ -52,8 +51,6 @@ class Connection(Waiting):
         self._decided = NOBODY
         self._is_answered = True
         """The other side has said something since it was sent the last request."""
-        self._peeked: bytearray | None = None
-        """The beginning of the answer that decides whether an upgrade was granted."""
         self._brokering: Brokering | None = None
         """Where a secret of the sandbox is bound to the host."""
         self._refusal: Refusal | None = None
@@ -110,9 +107,10 @@ class Connection(Waiting):
             why = "only plain HTTP is allowed there, by rules about requests"
             self._refuse(why, opening.whole)
         elif kind is Spoken.TLS:
-            self._hello = ClientHello(self._is_named)
-            self.take = self._read_hello
+            self._hello, self.take = ClientHello(self._is_named), self._read_hello
             self._read_hello(self._unheld())
+        elif kind is Spoken.SOMETHING_ELSE and is_for_tls(opening.whole.rule, self.target.port):
+            self._refuse("it does not begin as TLS, which is spoken there", NOBODY)
         else:
             self._pass_on()
 
@@ -123,17 +121,34 @@ class Connection(Waiting):
     def _read_hello(self, data: bytes) -> None:
         self._held += data
         goes_on = self._hello.feed(data)
-        if goes_on is None and len(self._held) <= LARGEST_HELLO:
+        if goes_on is None:
             return
-        if goes_on and self.fence.desk.concerns(self.target):
+        if not goes_on:
+            self._record(NOBODY, f"the name inside TLS is not {self.target.host}")
+            self._close_with(self._hello.refusal())
+        elif self._hello.is_second:
+            self.take = self.relay.send
+            self.relay.send(self._unheld())
+        elif self.fence.desk.concerns(self.target):
             self._intercept()
-            return
-        if goes_on:
-            self._pass_on()
-            return
-        why = f"the name inside TLS is not {self.target.name}, which was connected to"
-        self._record(NOBODY, why)
-        self._close_with(self._hello.refusal())
+        else:
+            self._greet()
+
+    def _greet(self) -> None:
+        """Pass on the hello alone: only the answer tells whether the name of another counts."""
+        held = self._unheld()
+        self._held += held[: self._hello.size]
+        self._pass_on()
+        if not self._is_refused:
+            self._hold_for_answer(self._take_after_hello)
+            self._held += held[self._hello.size :]
+
+    def _take_after_hello(self, answer: bytes) -> Take | None:
+        is_again = is_retried(answer)
+        if is_again:
+            self._hello = ClientHello(self._is_named, is_second=True)
+            return self._read_hello
+        return None if is_again is None else self.relay.send
 
     def _pass_on(self) -> None:
         """Whatever comes, unread."""
@@ -196,13 +211,13 @@ class Connection(Waiting):
             self._answer_and_close(self._malformed("a WebSocket needs a connection of its own"))
         elif output.upgraded:
             # What follows is passed on once the server has agreed to speak something else.
-            self._peeked = bytearray()
+            self._hold_for_answer(self._take_after_upgrade)
             self._held += output.rest
-            self.take = self._hold_till_answered
 
-    def _hold_till_answered(self, data: bytes) -> None:
-        """Not more than is held of anybody: who agrees to nothing is no reason to fill memory."""
-        self._hold_back(data)
+    def _take_after_upgrade(self, answer: bytes) -> Take | None:
+        if len(answer) < len(_SWITCHING):
+            return None
+        return self.relay.send if answer.startswith(_SWITCHING) else self._read_requests
 
     def ended(self) -> None:
         """Without a word that would tell where to: nobody is dialled, so nothing would come."""
@@ -222,16 +237,8 @@ class Connection(Waiting):
         self._is_answered = True
         if self._brokering is not None and self._brokering.is_through(self.relay):
             self.relay.finish()
-        if self._peeked is None:
-            return
-        self._peeked += data
-        if len(self._peeked) < len(_SWITCHING):
-            return
-        granted, self._peeked = self._peeked.startswith(_SWITCHING), None
-        self.take = self.relay.send if granted else self._read_requests
-        self._client.resume_reading()
-        if held := self._unheld():
-            self.take(held)
+        if self._peeked is not None:
+            self._look_at_answer(data)
 
     def _dial_as(self, decision: Decision) -> None:
         """On record from here on: also who only listens is told of, and cut off by later rules."""
@@ -317,7 +324,7 @@ class Connection(Waiting):
         kind = spoken(bytes(self._held)) if self._held else Spoken.UNKNOWN_YET
         if kind is Spoken.HTTP:
             self._answer_and_close(self._refusal)
-        elif kind is Spoken.SOMETHING_ELSE:
+        elif kind in (Spoken.SOMETHING_ELSE, Spoken.SSH):
             self.relay.abort()
         elif kind is Spoken.TLS:
             hello = ClientHello(lambda _name: False)
@@ -354,7 +361,7 @@ class Connection(Waiting):
             self.relay.abort()
 
     def _close_with(self, last_words: bytes) -> None:
-        self.take = _drop
+        self.take = self._drop
         self.relay.tell_and_close(last_words)
 
     def _record(self, decision: Decision, why: str) -> None:
@@ -391,7 +398,3 @@ class Connection(Waiting):
             self._brokering.finished(reached=self.relay.is_joined)
         self.fence.desk.connections.discard(self)
         self.fence.dismiss(self)
-
-
-def _drop(_data: bytes) -> None:
-    return None

@@ -11,6 +11,10 @@ _WITHOUT_VERSION = re.compile(_METHOD + rb"+" + _BLANK + rb"+(/|https?:)", re.I)
 """As before HTTP/1.0, or with a version that is still to come."""
 _NO_END_YET = re.compile(_METHOD + rb"*(" + _BLANK + rb"|\Z)")
 """What a line that is longer than is read here would begin with, were it a request's."""
+_TLS_RECORDS = range(0x14, 0x19)
+"""Change of ciphers, alert, handshake, data, heartbeat. Stacks differ in which may come first."""
+_SSL2, _SSL2_HELLO = 0x80, 1
+"""OpenSSL still lets a client ask for TLS in the form of SSL 2: two bytes of length, its kind."""
 _NOT_TEXT = re.compile(rb"[^\t\v\f\r\n\x20-\xff]")
 
 
@@ -21,12 +25,14 @@ class Spoken(Enum):
     TLS = 1
     HTTP = 2
     SOMETHING_ELSE = 3
+    SSH = 4
 
 
 def spoken(beginning: bytes) -> Spoken:
-    """Anything that some server might take for HTTP is HTTP, to be read strictly then."""
-    if beginning[:1] == b"\x16":
-        return Spoken.TLS
+    """Anything that some server might take for TLS or HTTP is that, to be read strictly then."""
+    is_tls = _may_be_tls(beginning)
+    if is_tls is not False:
+        return Spoken.TLS if is_tls else Spoken.UNKNOWN_YET
     text = beginning.lstrip(b"\r\n\t\v\f ")
     line, newline, _ = text[:LONGEST_LINE].partition(b"\n")
     if _REQUEST_LINE.search(line):
@@ -35,4 +41,14 @@ def spoken(beginning: bytes) -> Spoken:
     if not newline and not is_binary and len(beginning) < LONGEST_LINE:
         return Spoken.UNKNOWN_YET
     is_endless = not newline and not is_binary and _NO_END_YET.match(line)
-    return Spoken.HTTP if is_endless or _WITHOUT_VERSION.match(line) else Spoken.SOMETHING_ELSE
+    if is_endless or _WITHOUT_VERSION.match(line):
+        return Spoken.HTTP
+    return Spoken.SSH if beginning.startswith(b"SSH-") else Spoken.SOMETHING_ELSE
+
+
+def _may_be_tls(beginning: bytes) -> bool | None:
+    """None while more is needed to tell."""
+    first = beginning[0] if beginning else 0
+    if not first & _SSL2:
+        return first in _TLS_RECORDS
+    return beginning[2] == _SSL2_HELLO if len(beginning) > 2 else None

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from paddock.gateway.fence import Fence
 
 NO_RULE = "no rule allows it"
+Take = Callable[[bytes], None]
 
 
 class Waiting:
@@ -22,10 +23,13 @@ class Waiting:
     fence: "Fence"
     relay: Relay
     target: Target
-    take: Callable[[bytes], None]
+    take: Take
     _client: Any = None
     """Its transport."""
     _held: bytearray
+    _peeked: bytearray | None = None
+    """The beginning of the answer that decides what becomes of what the client sends."""
+    _next_take: Callable[[bytes], Take | None]
     _granted: tuple[Rule, ...] = ()
     """Somebody's answer that it was allowed by: it holds for as long as it lasts."""
 
@@ -41,6 +45,9 @@ class Waiting:
 
     def _hold(self, data: bytes) -> None:
         self._held += data
+
+    def _drop(self, data: bytes) -> None:
+        """What comes is for nobody any more."""
 
     def _unheld(self) -> bytes:
         held = bytes(self._held)
@@ -80,6 +87,27 @@ class Waiting:
         self._held += data
         if len(self._held) > MOST_BYTES:
             self._client.pause_reading()
+
+    def _hold_for_answer(self, next_take: Callable[[bytes], Take | None]) -> None:
+        """What the client sends waits until `next_take`, asked about all that the other side has
+        answered so far, says where it goes."""
+        self._peeked, self._next_take = bytearray(), next_take
+        self.take = self._hold_till_answered
+
+    def _hold_till_answered(self, data: bytes) -> None:
+        """Not more than is held of anybody: who agrees to nothing is no reason to fill memory."""
+        self._hold_back(data)
+
+    def _look_at_answer(self, data: bytes) -> None:
+        assert self._peeked is not None
+        self._peeked += data
+        take = self._next_take(bytes(self._peeked))
+        if take is None:
+            return
+        self._peeked, self.take = None, take
+        self._client.resume_reading()
+        if held := self._unheld():
+            take(held)
 
     def _keep_grant(self, rule: Rule | None, source: str) -> None:
         """Remember that it was an answer which allowed this, not a rule."""

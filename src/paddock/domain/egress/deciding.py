@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paddock.domain.egress import names
-from paddock.domain.egress.rule import ANY_PORT, Rule
+from paddock.domain.egress.rule import ANY_PORT, TLS_PORT, Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,11 @@ def judge_connection(rules: Sequence[Rule], name: str, address: str, port: int) 
             return Opening(Decision(rule.allows, rule), requests)
         requests = requests or rule.allows
     return Opening(Decision(allowed=False), requests)
+
+
+def is_for_tls(rule: Rule | None, port: int) -> bool:
+    """Whether a connection that this rule allows has to begin with a ClientHello, or as HTTP."""
+    return port == TLS_PORT or (rule is not None and rule.is_https)
 
 
 @dataclass(frozen=True, slots=True)

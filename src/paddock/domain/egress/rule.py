@@ -17,7 +17,8 @@ from typing import NoReturn
 from paddock.domain.egress import names, paths
 from paddock.domain.errors import InvalidRequest
 
-WEB = ((80, 80), (443, 443))
+TLS_PORT = 443
+WEB = ((80, 80), (TLS_PORT, TLS_PORT))
 ANY_PORT = ((1, 65535),)
 LONGEST = 500
 _URL = re.compile(r"(?:(?P<methods>[A-Za-z,*-]+)\s+)?(?P<scheme>https?)://(?P<rest>\S+)", re.I)
@@ -49,6 +50,12 @@ class Rule:
     def looks_at_requests(self) -> bool:
         """Whether it is about requests, not about connections."""
         return bool(self.methods or self.path)
+
+    @property
+    def is_https(self) -> bool:
+        """Whether it was written with `https://`, and so is about TLS on whatever port it names."""
+        url = _URL.fullmatch(self.text.removeprefix("!"))
+        return url is not None and url["scheme"].lower() == "https"
 
     def is_about(self, name: str, address: str, port: int) -> bool:
         """Whether a connection to that name, or to that literal address, is what it is about."""
@@ -110,7 +117,7 @@ def _of_url(text: str, url: re.Match[str], *, allows: bool) -> Rule:
     host, network, ports = _target(text, authority)
     if network is not None and network.num_addresses > 1:
         _refuse(text, "a request goes to one host or address")
-    default = ((443, 443),) if secure else ((80, 80),)
+    default = ((TLS_PORT, TLS_PORT),) if secure else ((80, 80),)
     if secure and (methods or path.strip("/*")):
         _refuse(
             text,
