@@ -57,7 +57,24 @@ WRITERS = {
     "base64 of urls": lambda text: base64.urlsafe_b64encode(b"y" + text.encode()).decode(),
     "hex": lambda text: text.encode().hex(),
     "HEX": lambda text: text.encode().hex().upper(),
+    "html, every letter": lambda text: "".join(f"&#{ord(c)};" for c in text),
+    "html, every letter in hex": lambda text: "".join(f"&#x{ord(c):x};" for c in text),
+    "html, whatever is no letter": lambda text: "".join(
+        c if c.isalnum() and c.isascii() else f"&#x{ord(c):X};" for c in text
+    ),
+    "hex, spaced": lambda text: text.encode().hex(" "),
+    "HEX, with colons": lambda text: text.encode().hex(":").upper(),
+    "hex of C": lambda text: "".join(f"\\x{byte:02x}" for byte in text.encode()),
+    "a list of bytes": lambda text: str(list(text.encode()))[1:-1],
+    "base32": lambda text: base64.b32encode(text.encode()).decode(),
+    "base32, later": lambda text: base64.b32encode(b"xyz" + text.encode()).decode().lower(),
+    "base64, twice": lambda text: _twice(b"", text),
+    "base64, twice, later": lambda text: _twice(b"user:", text),
 }
+
+
+def _twice(before: bytes, text: str) -> str:
+    return base64.b64encode(b"{" + base64.b64encode(before + text.encode())).decode()
 
 
 @pytest.mark.proves("K9")

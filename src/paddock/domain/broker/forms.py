@@ -14,19 +14,24 @@ _SHORTEST_IN_NAMES = 10
 _IN_URLS = ("-_.~", "-_.~/", "-_.~!'()*", "-_.*", "-_.", "-_.~;,/?:@&=+$#!'()*")
 """What encoders leave as it is, beside letters and digits."""
 _ALPHANUMERIC = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
+_LETTERS = bytes(sorted(_ALPHANUMERIC)).decode()
 _OTHERS = bytes(each for each in range(256) if each not in _ALPHANUMERIC)
 _OF_SCRIPTS = ("", "&<>", "&<>'", "&<>'\"", "&<>'=", "&<>'+`\"")
 """What is escaped in JSON that may stand in a page, by one library or another."""
 
 
 def forms(value: bytes) -> Sequence[bytes]:
-    """As it is, escaped for URLs, JSON and HTML, in hexadecimal, and in base64 at any place of a
-    longer text. Those that are too short to tell are left out."""
+    """As it is, in UTF-16, escaped for URLs, JSON and HTML, byte by byte as numbers, and in base64
+    (also twice) and base32 at any place of a longer text. Those that are too short to tell are left
+    out."""
     text = value.decode("utf-8", "replace")
     found = [value, *(each.encode() for each in (*_in_json(text), *_in_html(text)))]
     found += _in_urls(value)
-    found += [value.hex().encode(), value.hex().upper().encode()]
-    found += _in_base64(value)
+    found += _in_utf16(text)
+    found += _in_numbers(value)
+    once = list(_in_base64(value))
+    found += [*once, *(twice for each in dict.fromkeys(once) for twice in _in_base64(each))]
+    found += [cased for each in _in_base32(value) for cased in (each, each.lower())]
     return [each for each in dict.fromkeys(found) if len(each) >= SHORTEST]
 
 
@@ -101,6 +106,25 @@ def _in_html(text: str) -> Iterator[str]:
             said = plain.replace("'", single).replace('"', double)
             yield said
             yield said.replace("/", "&#x2F;").replace("`", "&#x60;").replace("=", "&#x3D;")
+
+    for number in ("&#{:d};", "&#{:03d};", "&#x{:x};", "&#x{:X};"):
+        for kept in ("", _LETTERS, f"{_LETTERS},.-_ "):
+            yield "".join(each if each in kept else number.format(ord(each)) for each in text)
+
+
+def _in_utf16(text: str) -> Iterator[bytes]:
+    units = [unit for each in text for unit in _units(ord(each))]
+    yield b"".join(unit.to_bytes(2, "little") for unit in units)
+    yield b"".join(unit.to_bytes(2, "big") for unit in units)
+
+
+def _in_numbers(value: bytes) -> Iterator[bytes]:
+    """As dumps and lists of bytes have them."""
+    for digits in ("{:02x}", "{:02X}"):
+        for between in ("", " ", ":", "-", ", 0x", ",0x", " 0x", "\\x"):
+            yield between.join(map(digits.format, value)).encode()
+    for between in (" ", ",", ", "):
+        yield between.join(map(str, value)).encode()
 
 
 def _in_base64(value: bytes) -> Iterator[bytes]:
