@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.gateway.credentials import Credentials
+from paddock.gateway.credentials import Matchers
 from paddock.gateway.protocol import Credential
 from paddock.gateway.redacting import Matcher
 from paddock.gateway.responses import Responses, Unreadable
@@ -71,6 +71,42 @@ def test_what_is_packed_is_unpacked():
     assert b"Content-Encoding" not in got
     assert b"Transfer-Encoding: chunked" in got
     assert unchunked(body) == b"it is placeholder" * 1000
+
+
+def packed_head(packed: bytes, encoding: bytes = b"gzip") -> bytes:
+    return OK + b"Content-Encoding: %b\r\nContent-Length: %d\r\n\r\n" % (encoding, len(packed))
+
+
+@pytest.mark.parametrize("step", [1, 7, 1 << 20])
+def test_every_member_of_what_is_packed_is_unpacked(step: int):
+    """Issue: gzip members after the first were dropped."""
+    packed = b"".join(map(gzip.compress, (b"it is ", b"", b"the-", b"value."))) + bytes(9)
+    sent, made = packed_head(packed) + packed, answers("GET")
+    said = b"".join(made.feed(sent[at : at + step]) for at in range(0, len(sent), step))
+    assert unchunked(said.partition(b"\r\n\r\n")[2]) == b"it is placeholder."
+    assert made.is_idle
+
+
+@pytest.mark.parametrize(
+    ("packed", "encoding"),
+    [
+        (gzip.compress(b"x" * 100)[:-1], b"gzip"),
+        (gzip.compress(b"x") + gzip.compress(b"y")[:9], b"gzip"),
+        (gzip.compress(b"x") + b"garbage", b"gzip"),
+        (zlib.compress(b"x") + zlib.compress(b"y"), b"deflate"),
+    ],
+)
+def test_what_is_packed_and_incomplete_or_followed_by_something_is_not_passed_on_as_whole(
+    packed: bytes, encoding: bytes
+):
+    made = answers("GET")
+    with pytest.raises(Unreadable):
+        made.feed(packed_head(packed, encoding) + packed)
+    assert not made.is_between, "the client is not told that this was all"
+    until_close = answers("GET")
+    until_close.feed(OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(b"x")[:-1])
+    with pytest.raises(Unreadable):
+        until_close.end()
 
 
 def test_answers_without_a_body_end_with_their_head():
@@ -142,8 +178,8 @@ SECRET = "sk-a/b+c=d&e<f>'g\" 0123456789"
 def test_no_form_of_a_value_comes_back_however_it_is_packed(writer: str, packing: str, step: int):
     said = WRITERS[writer](SECRET).encode()
     credential = Credential("KEY", "pdk-KEY-0123", ["a.example"], "header", value=SECRET)
-    held = Credentials.of([credential], Credentials())
-    made = Responses(lambda: held.matcher)
+    matcher = Matchers().of([(SECRET.encode(), credential.placeholder.encode())])
+    made = Responses(lambda: matcher)
     made.expect("GET")
     packed = PACKED[packing](b"before " + said + b" between " + said + b" after")
     encoding = b"Content-Encoding: %b\r\n" % packing.encode() if packing else b""

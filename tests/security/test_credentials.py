@@ -124,6 +124,20 @@ async def test_no_spelling_of_the_value_comes_back_either(inside: Inside):
 
 
 @pytest.mark.proves("K5")
+async def test_an_answer_confirms_no_guess_of_a_value_that_was_not_put_in(inside: Inside):
+    """Issue: the redactor is an oracle. It replaced every value of the sandbox, wherever."""
+    other = replace(KEY, secret="OTHER", placeholder="pdk-OTHER-0", hosts=["other.example"])
+    await inside.give(KEY, replace(other, value="the-value-of-another-host"))
+    guess = ("-H", "X-Guess: the-value-of-another-host")
+    said = await inside.says(*guess, "https://api.example/echo")
+    assert "the-value-of-another-host" in said
+    assert VALUE not in said
+    mine = ("-H", "Authorization: Bearer mine", "-H", f"X-Guess: {VALUE}")
+    said = await inside.says(*mine, "https://api.example/echo")
+    assert VALUE in said, "nothing was put into this connection"
+
+
+@pytest.mark.proves("K5")
 async def test_an_answer_that_cannot_be_looked_at_is_refused(inside: Inside):
     said = await inside.says("-i", "https://api.example/echo-packed")
     assert "502 Bad Gateway" in said

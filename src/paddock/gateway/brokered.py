@@ -5,6 +5,7 @@ from dataclasses import replace
 from paddock.gateway.brokering import Brokering, Lack
 from paddock.gateway.connection import NOBODY, Connection
 from paddock.gateway.gathering import Paying
+from paddock.gateway.holdback import Holdback
 from paddock.gateway.injecting import Head
 from paddock.gateway.requests import Denied, Gather, Judge, Request, Requests
 from paddock.gateway.responses import Unreadable
@@ -16,6 +17,7 @@ class Brokered(Connection):
     """As any other, until it is known to be one of these."""
 
     _paying: Paying | None = None
+    _holdback: Holdback | None = None
 
     def _intercept(self) -> None:
         """Be the host to the client, and verify who is it outside."""
@@ -52,7 +54,8 @@ class Brokered(Connection):
         self._brokering = brokering
         self.fence.desk.connections.add(self)
         self._requests = Requests(judge, brokering.authority, rewrite=self._rewrite, gather=gather)
-        self.relay.read_answer, self.relay.end_answer = self._read_answer, brokering.answers.end
+        self.relay.read_answer, self.relay.end_answer = self._read_answer, self._end_answer
+        self._holdback = Holdback(self.relay, brokering.answers.release)
         self.take = self._read_requests
 
     def _rewrite(self, head: Head) -> Head:
@@ -100,17 +103,30 @@ class Brokered(Connection):
     def finished(self) -> None:
         if self._paying is not None:
             self._paying.stop()
+        if self._holdback is not None:
+            self._holdback.stop()
         super().finished()
 
     def _read_answer(self, data: bytes) -> bytes:
         assert self._brokering is not None
         answers = self._brokering.answers
         try:
-            return answers.feed(data)
+            made = answers.feed(data)
         except Unreadable as error:
             why = f"{error}, so it could not be looked at for values that stay outside"
             self._is_answered = answers.is_between
             self._fail(why)
+            return b""
+        if answers.holds and self._holdback is not None:
+            self._holdback.begin()
+        return made
+
+    def _end_answer(self) -> bytes:
+        assert self._brokering is not None
+        try:
+            return self._brokering.answers.end()
+        except Unreadable:
+            self.relay.abort()
             return b""
 
     def distrusted(self, why: str) -> None:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from paddock.domain.broker.models import Dialect
 from paddock.domain.egress.deciding import Decision
 from paddock.domain.egress.rule import Rule
+from paddock.gateway.credentials import Pair
 from paddock.gateway.injecting import Head, Lacking, guarded, inject
 from paddock.gateway.journal import UseKey
 from paddock.gateway.protocol import Credential
+from paddock.gateway.redacting import NOTHING
 from paddock.gateway.relay import Relay
 from paddock.gateway.responses import Responses
 from paddock.gateway.target import Target
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from paddock.gateway.fence import Fence
 
 _TLS_PORT = 443
+_MOST_BEFORE = 32
+"""Values of earlier requests that are looked for still."""
 
 
 class Lack(Exception):
@@ -45,7 +49,11 @@ class Brokering:
         self._fence = fence
         self._target = target
         self._used: tuple[Credential, ...] = ()
-        self.answers = Responses(lambda: fence.desk.held.matcher)
+        self._put_in: dict[Pair, None] = {}
+        """All that was, in their order. What was not put into this connection is not looked for in
+        its answers: whoever has guesses echoed would learn which are right."""
+        self._matcher = NOTHING
+        self.answers = Responses(lambda: self._matcher)
 
     @property
     def authority(self) -> str:
@@ -63,9 +71,19 @@ class Brokering:
             raise lack from lacking
         for each in made.used:
             self._note(each, decision)
-        self._used = made.used
+        self._use(made.used)
         self.answers.expect(head.method)
         return guarded(made.head)
+
+    def _use(self, used: tuple[Credential, ...]) -> None:
+        """They go into the next request, and must not come back from here on."""
+        self._used = used
+        pairs = [(e.value.encode(), e.placeholder.encode()) for e in used if e.placeholder]
+        if all(each in self._put_in for each in pairs):
+            return
+        kept = [each for each in self._put_in if each not in pairs]
+        self._put_in = dict.fromkeys([*kept[-_MOST_BEFORE:], *pairs])
+        self._matcher = self._fence.desk.matchers.of(tuple(self._put_in))
 
     def _note(self, credential: Credential, decision: Decision, lacks: str = "") -> None:
         fence, target = self._fence, self._target

@@ -1,17 +1,18 @@
-"""The credentials of one sandbox: where each may go, and what must never come back."""
+"""The credentials of one sandbox: where each may go, and what must not come back from there."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from paddock.domain.broker.binding import host_rule
 from paddock.domain.broker.forms import forms
 from paddock.domain.egress import names
 from paddock.domain.egress.rule import Rule
 from paddock.gateway.protocol import Credential
-from paddock.gateway.redacting import NOTHING, Matcher
+from paddock.gateway.redacting import Matcher
 
-_MOST_RETIRED = 32
+_MOST_MATCHERS = 4
+Pair = tuple[bytes, bytes]
+"""A value, and what stands for it."""
 
 
 @dataclass(frozen=True)
@@ -36,21 +37,10 @@ class Credentials:
     """All of one sandbox. Replaced as a whole."""
 
     bound: tuple[Bound, ...] = ()
-    retired: tuple[tuple[bytes, bytes], ...] = ()
-    """Values of before, which answers that are under way may still hold."""
 
     @classmethod
-    def of(cls, told: Iterable[Credential], before: "Credentials") -> "Credentials":
-        made = tuple(Bound(each, tuple(map(host_rule, each.hosts))) for each in told)
-        new = {(each.credential.value, each.credential.placeholder) for each in made}
-        old = [(value, shown) for value, shown in before.plain if (value, shown) not in new]
-        retired = [(value.encode(), shown.encode()) for value, shown in old]
-        return cls(made, (*before.retired, *retired)[-_MOST_RETIRED:])
-
-    @property
-    def plain(self) -> list[tuple[str, str]]:
-        found = ((each.credential.value, each.credential.placeholder) for each in self.bound)
-        return [(value, shown) for value, shown in found if value and shown]
+    def of(cls, told: Iterable[Credential]) -> "Credentials":
+        return cls(tuple(Bound(each, tuple(map(host_rule, each.hosts))) for each in told))
 
     def of_host(self, name: str, port: int) -> list[Credential]:
         """Headers of the sandbox's own come last, over what others have put in."""
@@ -64,13 +54,26 @@ class Credentials:
             *(each.credential for each in own if each.nearness == nearest),
         ]
 
-    @cached_property
-    def needles(self) -> dict[bytes, bytes]:
-        """Every form in which a server may give a value back, with what stands for it."""
-        pairs = [(value.encode(), shown.encode()) for value, shown in self.plain]
-        return {form: shown for value, shown in (*self.retired, *pairs) for form in forms(value)}
 
-    @cached_property
-    def matcher(self) -> Matcher:
-        """Of all of these; one for every answer."""
-        return Matcher(self.needles) if self.needles else NOTHING
+class Matchers:
+    """Ready-made ones for the values of now: most connections are given the same."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[Pair, ...], Matcher] = {}
+
+    def of(self, pairs: Sequence[Pair]) -> Matcher:
+        """For every form in which a server may give one of these values back."""
+        key = tuple(pairs)
+        found = self._made.pop(key, None) or _matcher(key)
+        self._made[key] = found
+        if len(self._made) > _MOST_MATCHERS:
+            del self._made[next(iter(self._made))]
+        return found
+
+    def clear(self) -> None:
+        """There are other values now."""
+        self._made.clear()
+
+
+def _matcher(pairs: Sequence[Pair]) -> Matcher:
+    return Matcher({form: shown for value, shown in pairs for form in forms(value)})

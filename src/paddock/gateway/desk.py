@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from paddock.domain.broker.models import DOMAIN, host_of
-from paddock.gateway.credentials import Credentials
+from paddock.gateway.credentials import Credentials, Matchers
 from paddock.gateway.ledger import Ledger
 from paddock.gateway.minting import Mint
 from paddock.gateway.protocol import Credential
@@ -33,6 +33,7 @@ class Desk:
         self.mint: Mint | None = None
         """Without one no TLS is looked into."""
         self.held = Credentials()
+        self.matchers = Matchers()
         self._accounts: set[str] = set()
         self.mark = ""
         """Tells which credentials these are."""
@@ -45,7 +46,8 @@ class Desk:
 
     def take(self, told: Sequence[Credential], mark: str) -> None:
         """From the next request on. What goes on with one that is no more is ended."""
-        self.held, self.mark = Credentials.of(told, self.held), mark
+        self.held, self.mark = Credentials.of(told), mark
+        self.matchers.clear()
         self._hold({each.account for each in told if each.route})
         for each in told:
             if each.route:

@@ -1,80 +1,94 @@
-"""Values taken out of what a server answers, as it streams by."""
+"""Values taken out of what a server answers, as it streams by.
 
-from bisect import bisect_left
+What is given out, and when, never depends on how much of a value stands at the end: a program that
+has its guesses echoed would learn the value from it, byte by byte. So as much is always held back
+as the longest value has, up to the last line break, and a search takes the same time whatever it
+meets, unless it meets a value.
+"""
+
 from collections import defaultdict
 from collections.abc import Mapping
 
-from ahocorasick_rs import BytesAhoCorasick
+from ahocorasick_rs import BytesAhoCorasick, Implementation
 
-_HEAD = 16
-"""By so much of its beginning a value is looked for; only what fits is compared whole. So neither
-the time to get ready nor that of a look depends on how long values are."""
+_END = 64
+"""By so much of its end a value is looked for; only what fits is compared whole. So neither the
+time to get ready nor that of a look depends on how long values are. It is the end, and not the
+beginning, because of many values the beginning is known; the longest forms have ten of a value's
+characters in it, too many to be guessed."""
 
 
 class Matcher:
-    """Where any of many values is, ready to be used for all answers that a sandbox gets."""
+    """Where any of many values is, ready to be used for all answers that they may be in."""
 
     def __init__(self, needles: Mapping[bytes, bytes]) -> None:
         self.shown = dict(needles)
-        by_head: dict[bytes, list[bytes]] = defaultdict(list)
-        for needle in sorted(needles, key=len, reverse=True):
-            by_head[needle[:_HEAD]].append(needle)
-        self._heads = sorted(by_head)
-        self._with_head = [by_head[head] for head in self._heads]
-        self._found = BytesAhoCorasick(self._heads) if self._heads else None
+        self.longest = max(map(len, needles), default=0)
+        self.is_in_lines = not any(b"\n" in needle for needle in needles)
+        """No value goes beyond a line break."""
+        by_end: dict[bytes, list[bytes]] = defaultdict(list)
+        for needle in needles:
+            by_end[needle[-_END:]].append(needle)
+        self._with_end = list(by_end.values())
+        # The other implementations are slower where more of a value stands in the text.
+        made = BytesAhoCorasick(list(by_end), implementation=Implementation.DFA) if by_end else None
+        self._found = made
 
-    def candidates(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Values that begin here, as far as heads tell; the first first, of those the longest."""
+    def matches(self, data: bytes) -> list[tuple[int, bytes]]:
+        """Where each value begins; the first first, of those the longest."""
         if self._found is None:
             return []
         hits = self._found.find_matches_as_indexes(data, overlapping=True)
-        found = [(start, needle) for at, start, _ in hits for needle in self._with_head[at]]
-        return sorted(found, key=lambda each: (each[0], -len(each[1])))
-
-    def begun(self, data: bytes) -> int:
-        """How many of the last bytes are less than a head, and the beginning of one."""
-        for size in range(min(_HEAD - 1, len(data)), 0, -1):
-            end = data[-size:]
-            at = bisect_left(self._heads, end)
-            if at < len(self._heads) and self._heads[at].startswith(end):
-                return size
-        return 0
+        found = [
+            (end - len(needle), needle) for at, _, end in hits for needle in self._with_end[at]
+        ]
+        whole = [each for each in found if each[0] >= 0 and data.startswith(each[1], each[0])]
+        return sorted(whole, key=lambda each: (each[0], -len(each[1])))
 
 
 NOTHING = Matcher({})
 
 
 class Redactor:
-    """Holds back no more than could be the beginning of a value."""
+    """Holds back what could be a part of the longest value, whether or not it looks like one."""
 
     def __init__(self, matcher: Matcher, *, same_length: bool) -> None:
         self._matcher = matcher
         self._same_length = same_length
+        self._most = matcher.longest - 1
         self._held = b""
 
-    def feed(self, data: bytes) -> bytes:
+    @property
+    def holds(self) -> bool:
+        return bool(self._held)
+
+    def feed(self, data: bytes, settled: int = 0) -> bytes:
+        """What may be given out now. So many of these bytes are `settled` by who knows that no
+        value goes beyond them."""
         if self._matcher is NOTHING:
             return data
-        return self._taken_out(self._held + data if self._held else data, is_all=False)
+        if self._held:
+            settled += len(self._held) if settled else 0
+            data = self._held + data
+        line = data.rfind(b"\n") + 1 if self._matcher.is_in_lines else 0
+        return self._given_out(data, max(settled, line, len(data) - self._most))
 
-    def end(self) -> bytes:
-        """What was held back is not the beginning of what it could have been."""
-        return self._taken_out(self._held, is_all=True)
+    def release(self) -> bytes:
+        """All that is held. A value that goes on in what comes later is not found any more."""
+        return self._given_out(self._held, len(self._held)) if self._held else b""
 
-    def _taken_out(self, data: bytes, *, is_all: bool) -> bytes:
-        parts, place, until = [], 0, None
-        for start, needle in self._matcher.candidates(data):
-            if start < place:
-                continue
-            if start + len(needle) > len(data):
-                if not is_all and needle.startswith(data[start:]):
-                    until = start
-                    break
-            elif data.startswith(needle, start):
+    def _given_out(self, data: bytes, until: int) -> bytes:
+        if until <= 0:
+            self._held = data
+            return b""
+        parts, place = [], 0
+        for start, needle in self._matcher.matches(data):
+            if start >= until:
+                break
+            if start >= place:
                 parts += [data[place:start], self._shown(needle)]
                 place = start + len(needle)
-        if until is None:
-            until = len(data) if is_all else len(data) - self._matcher.begun(data[place:])
+        until = max(place, until)
         self._held = data[until:]
         return b"".join([*parts, data[place:until]])
 

@@ -65,6 +65,10 @@ class Relay:
         self.is_read_on: Callable[[], bool] = lambda: False
         """Whether the other side is listened to although the client has gone."""
         self._is_alone = False
+        self.is_client_full = False
+        """It takes nothing for now, so the other side is not read."""
+        self.read_since = 0.0
+        """When the other side was last read again after that."""
 
     @property
     def is_joined(self) -> bool:
@@ -176,6 +180,9 @@ class Relay:
             if not full and not self._is_closing:
                 self._go_on()
             full = self._is_held_up
+        else:
+            self.is_client_full = full
+            self.read_since = asyncio.get_running_loop().time()
         source = self._client if is_upstream else self._upstream
         if source is None or source.is_closing():
             return

@@ -3,9 +3,10 @@
 import re
 import zlib
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
+from paddock.gateway.frames import Frames
 from paddock.gateway.redacting import NOTHING, Matcher, Redactor
 
 LARGEST_HEAD = 131072
@@ -75,6 +76,15 @@ class Responses:
         """The server has closed: what lasts until then is complete."""
         return self._body.end() if self._read in (self._until_close, self._raw) else b""
 
+    @property
+    def holds(self) -> bool:
+        """Something of a body waits for what comes next."""
+        return self._body.holds
+
+    def release(self) -> bytes:
+        """What waits, since nothing has come."""
+        return self._body.release()
+
     def _taken(self, size: int) -> bytes:
         data = bytes(self._held[:size])
         del self._held[:size]
@@ -128,6 +138,7 @@ class Responses:
             self._asked.popleft()
             self.spliced = True
             self._body = Body(self._redactor(same_length=True), chunked=False)
+            self._body.frames = Frames()
             self._read = self._raw
         return self._rendered(line, headers)
 
@@ -165,11 +176,12 @@ class Responses:
     def _rendered(self, line: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
         made = line + b"\r\n" + b"".join(b"%b: %b\r\n" % each for each in headers) + b"\r\n"
         redactor = self._redactor(same_length=False)
-        return redactor.feed(made) + redactor.end()
+        return redactor.feed(made) + redactor.release()
 
     def _finished(self) -> bytes:
+        made = self._body.end()
         self._read = self._head
-        return self._body.end()
+        return made
 
     def _of_length(self) -> bytes | None:
         if self._left and not self._held:
@@ -225,31 +237,75 @@ class Body:
         self._chunked = chunked
         self.unpacks = unpack is not None
         self.sink: Sink | None = None
-        self._unpacking = zlib.decompressobj(unpack) if unpack is not None else None
+        self.frames: Frames | None = None
+        """Of a WebSocket: each goes on at its end."""
+        self._unpacking = Unpacking(unpack) if unpack is not None else None
+
+    @property
+    def holds(self) -> bool:
+        return self._redactor.holds
 
     def feed(self, data: bytes) -> bytes:
         if self._unpacking is None:
             return self._framed(self._looked_at(data))
-        out = []
-        try:
-            while data:
-                out.append(self._looked_at(self._unpacking.decompress(data, _STEP)))
-                data = self._unpacking.unconsumed_tail
-                if len(out) * _STEP > _MOST_AT_ONCE:
-                    raise Unreadable("the answer is packed so tightly that it would fill memory")
-        except zlib.error as error:
-            raise Unreadable(f"the answer is not packed as it says: {error}") from error
-        return self._framed(b"".join(out))
+        return self._framed(b"".join(map(self._looked_at, self._unpacking.feed(data))))
 
     def _looked_at(self, data: bytes) -> bytes:
         if self.sink is not None:
             data = self.sink.feed(data)
-        return self._redactor.feed(data)
+        return self._redactor.feed(data, self.frames.last_end(data) if self.frames else 0)
+
+    def release(self) -> bytes:
+        return self._framed(self._redactor.release())
 
     def end(self) -> bytes:
+        if self._unpacking is not None:
+            self._unpacking.end()
         rest = self._redactor.feed(self.sink.end()) if self.sink is not None else b""
-        made = self._framed(rest + self._redactor.end())
+        made = self._framed(rest + self._redactor.release())
         return made + b"0\r\n\r\n" if self._chunked else made
 
     def _framed(self, data: bytes) -> bytes:
         return b"%x\r\n%b\r\n" % (len(data), data) if self._chunked and data else data
+
+
+class Unpacking:
+    """A packed body. One of gzip may have several members, which are one text."""
+
+    def __init__(self, bits: int) -> None:
+        self._bits = bits
+        self._member = zlib.decompressobj(bits)
+        self._is_begun = False
+        """Something of a member has come that is not at its end."""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        size = 0
+        while data:
+            if self._member.eof:
+                data = self._next_member(data)
+                continue
+            try:
+                made = self._member.decompress(data, _STEP)
+            except zlib.error as error:
+                raise Unreadable(f"the answer is not packed as it says: {error}") from error
+            data = self._member.unconsumed_tail or self._member.unused_data
+            self._is_begun = not self._member.eof
+            size += len(made)
+            if size > _MOST_AT_ONCE:
+                raise Unreadable("the answer is packed so tightly that it would fill memory")
+            yield made
+
+    def _next_member(self, data: bytes) -> bytes:
+        """What is left of the data for it. Zeros may fill up a file of gzip, and mean nothing."""
+        if self._bits == _PACKED[b"gzip"]:
+            data = data.lstrip(b"\0")
+        else:
+            raise Unreadable("the answer goes on after the end of what is packed")
+        if data:
+            self._member = zlib.decompressobj(self._bits)
+        return data
+
+    def end(self) -> None:
+        """Unreadable where the end is missing: to the client it would look like all of it."""
+        if self._is_begun:
+            raise Unreadable("the answer ends in the middle of what is packed")

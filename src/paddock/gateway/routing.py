@@ -92,7 +92,7 @@ class Routing(Brokering):
             raise
         self._note(credential, decision)
         self._decision = decision
-        self._used = (credential,)
+        self._use((credential,))
         self._asked.append(payment)
         self.answers.expect(head.method)
         return made.without(b"expect") if payment.is_gathered else made

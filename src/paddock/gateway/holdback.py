@@ -1,0 +1,42 @@
+"""The end of an answer, which is held back for a fixed time when nothing follows it."""
+
+import asyncio
+from collections.abc import Callable
+
+from paddock.gateway.relay import Relay
+
+RELEASE_S = 1.0
+"""Longer than a lost packet takes to come again: a value whose second half comes later than that is
+given out in two halves."""
+
+
+class Holdback:
+    """Of one connection. The time counts from the last bytes that came, whatever they were, and
+    only while the other side is read: a client that takes nothing does not cut a value in two."""
+
+    def __init__(self, relay: Relay, release: Callable[[], bytes]) -> None:
+        self._relay = relay
+        self._release = release
+        self._loop = asyncio.get_running_loop()
+        self._heard = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """Something came, and some of it is held."""
+        self._heard = self._loop.time()
+        if self._timer is None:
+            self._timer = self._loop.call_later(RELEASE_S, self._look)
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        since = now if self._relay.is_client_full else max(self._heard, self._relay.read_since)
+        self._timer = None
+        if now < since + RELEASE_S:
+            self._timer = self._loop.call_at(since + RELEASE_S, self._look)
+        elif made := self._release():
+            self._relay.tell(made)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
