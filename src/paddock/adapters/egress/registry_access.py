@@ -91,7 +91,8 @@ class RegistryAccess:
     async def _serving(self, channel: socket.socket) -> AsyncIterator[Journal]:
         journal = Journal()
         fence = Fence("an image", self._outside(), journal)
-        fence.set_rules([RuleText(each, "images") for each in (*self.allowed, *_ANYWHERE)])
+        allowed = [RuleText(each, "egress.registries", by_operator=True) for each in self.allowed]
+        fence.set_rules([*allowed, *(RuleText(each, "images") for each in _ANYWHERE)])
         serving = asyncio.create_task(self._serve(channel, fence))
         try:
             yield journal

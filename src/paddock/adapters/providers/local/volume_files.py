@@ -102,7 +102,9 @@ class LocalVolumeFiles:
                 ) from None
             if error.errno == errno.ENOTEMPTY:
                 raise Conflict(f"{path[:200]} in the volume is written to meanwhile") from None
-            raise explain(error, self.place) from error
+            # Without the path on this host: a member reads it.
+            bare = OSError(error.errno, error.strerror)
+            raise explain(bare, Path(f"volume {self.place.name}")) from error
 
     def _stat(self, path: str) -> VolumeEntry:
         with self._root(path) as root:
