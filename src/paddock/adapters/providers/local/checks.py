@@ -14,6 +14,7 @@ from paddock.adapters.providers.host.cgroups import host_hierarchies
 from paddock.adapters.providers.host.init import find_init
 from paddock.adapters.providers.local import checkpoint, forwarding, runtime
 from paddock.adapters.providers.local.config import LocalConfig
+from paddock.adapters.providers.local.id_ranges import FIRST
 from paddock.adapters.providers.local.layout import Layout
 from paddock.adapters.providers.local.network import OpenNetwork
 from paddock.adapters.providers.local.opening import Parts
@@ -156,7 +157,7 @@ def _user_namespaces(config: LocalConfig) -> Finding:
     limit = Path("/proc/sys/user/max_user_namespaces")
     with contextlib.suppress(OSError, ValueError):
         if int(limit.read_text()) > 0:
-            return Finding("user namespaces", Status.OK, f"ids from {config.first_id} up")
+            return Finding("user namespaces", Status.OK, f"ids from {FIRST} up")
     return Finding(
         "user namespaces",
         Status.DEGRADED,

@@ -18,7 +18,7 @@ class LocalConfig:
     """Of the btrfs image made where the host has no btrfs; None takes most of the free disk."""
     user_namespace: Literal["auto", "off"] = "auto"
     first_id: int = 100_000
-    """Where the sandboxes' ids 0 to 65535 begin on this host."""
+    """Where the owners 0 to 65535 of sandboxes' files begin on disk."""
     init: str = ""
     """A static program that only reaps; empty looks for catatonit."""
     open_subnet: str = ""
