@@ -32,8 +32,8 @@ _PIECE = 256 << 10
 class BuildFile:
     """The files of one step.
 
-    `digest` is E2B's: it covers what an archive does not have, such as the size of directories, so
-    nobody but the client can compute it. Content is therefore found only by whoever handed it in.
+    `digest` is the client's: it covers what an archive does not have, such as sizes of directories,
+    so nobody else can compute it. Content is therefore found only by whoever handed it in.
     """
 
     team_id: str

@@ -27,7 +27,6 @@ _ARGUMENT = re.compile(r"([?&#][^=&#]*)=[^&#]*")
 FOR_EVERYONE = (
     "files.",
     "lifetime.",
-    "quotas.",
     "retention.",
     "snapshots.",
     "server.events_",

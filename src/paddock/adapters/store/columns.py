@@ -13,6 +13,10 @@ from paddock.domain.errors import InvalidRequest
 Serial = BigInteger().with_variant(Integer, "sqlite")
 
 
+_LARGEST = 1 << 50
+"""What is added up in a column goes no higher: a sum of many of them is still a whole number."""
+
+
 class Line(TypeDecorator[str]):
     """Text that is compared by its bytes: ids then sort by time, whatever the server's language."""
 
@@ -40,6 +44,11 @@ class Json(TypeDecorator[Any]):
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
         return None if value is None else json.loads(value)
+
+
+def addable(amount: float) -> float:
+    """An amount as a column has it. The record itself keeps whatever it is."""
+    return min(amount, _LARGEST)
 
 
 def storable(text: str) -> str:

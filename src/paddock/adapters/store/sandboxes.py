@@ -19,6 +19,7 @@ from sqlalchemy import (
     update,
 )
 
+from paddock.adapters.store.columns import addable
 from paddock.adapters.store.paging import begins_with, newest_first
 from paddock.adapters.store.records import restored, split
 from paddock.adapters.store.schema import HAS_OWNER, IS_DELETED, NOT_DELETED
@@ -217,7 +218,7 @@ def _in_states(states: frozenset[SandboxState]) -> list[ColumnElement[bool] | Te
 def to_row(sandbox: SandboxRecord) -> dict[str, Any]:
     row, body = split(sandbox, _COLUMNS)
     row["active_at"] = body["clock"].pop("active_at")
-    row |= {name: body["resources"][name] for name in _ADDED_UP}
+    row |= {name: addable(body["resources"][name]) for name in _ADDED_UP}
     return row | {"body": body}
 
 

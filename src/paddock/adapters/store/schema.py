@@ -167,6 +167,7 @@ snapshot = Table(
     Column("expires_at", Double),
     Column("owner", Line, nullable=False, server_default=""),
     Column("body", Json, nullable=False),
+    # A copy, too.
     Column("size_bytes", BigInteger),
     UniqueConstraint("team_id", "name"),
     Index(None, "team_id", "id"),

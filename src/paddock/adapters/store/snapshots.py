@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
+from paddock.adapters.store.columns import addable
 from paddock.adapters.store.paging import newest_first
 from paddock.adapters.store.records import restored, split
 from paddock.adapters.store.schema import EXPIRES, HAS_OWNER
@@ -14,7 +15,8 @@ from paddock.domain.ids import is_id
 from paddock.domain.records import SNAPSHOT_PREFIX, SnapshotRecord
 from paddock.ports.store import Page
 
-_COLUMNS = tuple(column.name for column in table.columns if column.name != "body")
+_APART = ("body", "size_bytes")
+_COLUMNS = tuple(column.name for column in table.columns if column.name not in _APART)
 
 
 class SqlSnapshots:
@@ -94,7 +96,8 @@ class SqlSnapshots:
 
 def to_row(snapshot: SnapshotRecord) -> dict[str, Any]:
     row, body = split(snapshot, _COLUMNS)
-    return row | {"body": body}
+    size = None if snapshot.size_bytes is None else addable(snapshot.size_bytes)
+    return row | {"body": body, "size_bytes": size}
 
 
 def from_row(row: Mapping[Any, Any]) -> SnapshotRecord:

@@ -12,6 +12,7 @@ down_revision = "0016"
 
 _LINE = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 _PAGE = 1000
+_LARGEST = 1 << 50
 # With 128 bytes for what a row takes beside its content.
 _STORED = """
 INSERT INTO stored (team_id, subject, bytes)
@@ -66,7 +67,8 @@ def _fill(name: str, columns: tuple[str, ...], of: Callable[[Any], Any]) -> None
     while page := connection.execute(query.where(table.c.id > after)).all():
         for row_id, body in page:
             found = of(json.loads(body))
-            values = {each: found[each] for each in columns if found.get(each) is not None}
+            known = {each: found.get(each) for each in columns}
+            values = {each: min(n, _LARGEST) for each, n in known.items() if n is not None}
             if values:
                 connection.execute(sa.update(table).where(table.c.id == row_id).values(values))
         after = page[-1].id
