@@ -39,8 +39,6 @@ SetupRunner = Callable[[Path, Path | None, Sequence[str]], Awaitable[Path]]
 """Runs commands in a sandbox of (lower, seed); the volume it returns becomes the store's."""
 
 SnapshotLookup = Callable[[str], SnapshotParts]
-LetGo = Callable[[Path], Awaitable[None]]
-"""Told of a root file system before it is deleted."""
 
 
 def _silent(_text: str, _fraction: float | None) -> None:
@@ -67,7 +65,6 @@ class TemplateStore:
         *,
         cache: Path | None = None,
         snapshots: SnapshotLookup | None = None,
-        let_go: LetGo | None = None,
         images: Images | None = None,
     ) -> None:
         self._storage = storage
@@ -76,7 +73,6 @@ class TemplateStore:
         self._recipes = Recipes(self._directory)
         self._cache = cache
         self._snapshots = snapshots
-        self._let_go = let_go
         self._images = images or Images()
         self._pinned: dict[str, BuiltTemplate] = {}
 
@@ -145,8 +141,6 @@ class TemplateStore:
                 remediation="delete those first",
             )
         self._pinned.clear()
-        if self._let_go is not None:
-            await self._let_go(self._shelf / digest / "rootfs")
         place = self._shelf / digest
         parts = [place / part for part in ("rootfs", "seed")]
         freed = [await asyncio.to_thread(tree_bytes, part) for part in parts if part.is_dir()]
