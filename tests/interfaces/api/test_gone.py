@@ -66,7 +66,7 @@ _MAKES_IT = {
     ("put", "/v1/egress/presets/{preset}"),
 }
 """What has a name only is made by it, as before it was deleted."""
-_NEVER_GONE = {"agent", "purge"}
+_NEVER_GONE = {"agent", "purge", "team"}
 _OUTLIVE_IT = {
     ("post", "/v1/sandboxes/{sandbox}/events"): "what happened in it may be told late",
 }
