@@ -247,9 +247,11 @@ async def test_ctrl_c_in_a_terminal_interrupts_the_foreground(guest: Guest) -> N
     ):
         match event:
             case Started(pid):
-                await guest.commands.send_input(pid, b"sleep 100\n", terminal=True)
-                await asyncio.sleep(0.5)
-                await guest.commands.send_input(pid, b"\x03exit\n", terminal=True)
+                process = pid
+                begin = b"sh -c 'echo $((6*7)); exec sleep 100'\n"
+                await guest.commands.send_input(pid, begin, terminal=True)
+            case Output(_, data) if b"42" in data:
+                await guest.commands.send_input(process, b"\x03exit\n", terminal=True)
             case Ended(exit_code):
                 code = exit_code
     assert code == 130

@@ -239,7 +239,7 @@ def test_at_a_terminal_the_command_has_one_of_the_same_size(cli):
         fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
         os.write(master, b"until [ \"$(stty size)\" = '40 120' ]; do :; done; echo size $?\r")
         _expect(master, b"size 0")
-        os.write(master, b"echo $((6 * 7)); sleep 100\r")
+        os.write(master, b"sh -c 'echo $((6 * 7)); exec sleep 100'\r")
         _expect(master, b"42\r\n")
         os.write(master, b"\x03")  # goes to the command, not to us
         os.write(master, b"echo ended with $?\r")
