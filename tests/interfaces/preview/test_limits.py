@@ -99,6 +99,36 @@ async def test_a_body_that_stalls_gets_408(serve, framing):
             assert (await client.answer("POST", timeout=3)).status == 408
 
 
+@pytest.mark.parametrize("framing", ["Content-Length: 100000", "Transfer-Encoding: chunked"])
+async def test_a_body_that_comes_byte_by_byte_gets_408(serve, framing):
+    """Issue: slow request bodies were limited only by idle time."""
+    async with scripted(_swallow) as upstream:
+        front = serve(to_port(upstream.port), body_timeout_s=0.6)
+        async with connected(front.port) as client:
+            await client.send(get("/", framing).replace(b"GET", b"POST"))
+            answer = asyncio.create_task(client.answer("POST", timeout=10))
+            while not answer.done():
+                await client.send(b"1\r\nx\r\n" if "chunked" in framing else b"x")
+                await asyncio.sleep(0.05)
+            assert (await answer).status == 408
+
+
+async def test_a_slow_body_that_keeps_the_pace_passes(serve):
+    async def handle(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(2000)
+        writer.write(OK)
+
+    async with scripted(handle) as upstream:
+        front = serve(to_port(upstream.port), body_timeout_s=0.6, min_body_rate=100)
+        async with connected(front.port) as client:
+            await client.send(get("/", "Content-Length: 2000").replace(b"GET", b"POST"))
+            for _ in range(20):
+                await client.send(b"x" * 100)
+                await asyncio.sleep(0.05)
+            assert (await client.answer("POST", timeout=3)).status == 200
+
+
 async def test_an_upstream_that_does_not_take_the_body_gets_a_504_for_its_client(serve):
     async def handle(reader, _):
         await reader.readuntil(b"\r\n\r\n")

@@ -230,7 +230,8 @@ class ClientConnection(asyncio.Protocol):
         if self.intake.due is _NEXT:
             self._await_answer()
         elif not self.is_answering:
-            self._wait(self._config.body_timeout_s)
+            gained = self.deadline + len(passed) / self._config.min_body_rate
+            self.deadline = min(self._hub.loop.time() + self._config.body_timeout_s, gained)
 
     def _await_answer(self) -> None:
         if self._exchange is None or self.is_answering or self.has_ended:

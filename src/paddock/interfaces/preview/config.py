@@ -25,6 +25,9 @@ class FrontConfig:
     """Between two requests."""
     body_timeout_s: float = 60
     """Without a byte of a request's body that is still to come."""
+    min_body_rate: float = 500
+    """Bytes a second that a body comes with on average, over `body_timeout_s`. A client that sends
+    a byte now and then runs into this."""
     send_timeout_s: float = 120
     """Without the client taking a byte of an answer that waits for it."""
     half_close_s: float = 10
