@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.gateway.fence import Fence
@@ -23,6 +23,7 @@ from paddock.gateway.outside import Outside
 from paddock.gateway.protocol import RuleText
 from tests.conftest import Need
 from tests.gateway.tls_servers.programs import of_stack
+from tests.harness.fuzz import fuzzed
 from tests.upstreams import certificate
 
 pytestmark = pytest.mark.timeout(300)
@@ -283,9 +284,9 @@ async def test_what_a_server_skips_before_the_client_hello_opens_no_other_name(
 
 
 @pytest.mark.proves("P16")
-@settings(max_examples=settings.default.max_examples // 2)
+@fuzzed(50)
 @given(form=FORMS, name=st.sampled_from([FORBIDDEN, ""]))
-async def test_no_sequence_of_records_reaches_a_name_that_was_not_judged(
+async def test_fuzzed_records_reach_no_name_that_was_not_judged(
     world: World, port: int, form: Form, name: str
 ):
     # Whoever waits for more to come has not agreed to anything.
