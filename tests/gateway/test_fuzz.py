@@ -95,6 +95,12 @@ def test_a_client_hello_that_is_accepted_has_the_name_that_was_judged(mutations,
     assert reading.size <= len(said)
 
 
+def test_a_name_that_is_not_ascii_is_refused_without_a_word_in_the_log(capfd):
+    said = HELLO.replace(NAME.encode(), b"\x94" * len(NAME))
+    assert ClientHello(lambda _name: True).feed(said) is False
+    assert capfd.readouterr().err == ""
+
+
 @fuzzed(100)
 @given(st.binary(max_size=300), CUTS, st.booleans())
 def test_any_bytes_are_a_client_hello_or_none_and_fail_in_no_other_way(data, cuts, is_second):
@@ -204,8 +210,8 @@ def test_what_goes_on_of_answers_is_framed_as_others_read_it(said, cuts, method)
     client = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
     client.send(h11.Request(method=method, target="/", headers=[("host", "a.example")]))
     client.send(h11.EndOfMessage())
-    if not got:
-        return
+    if not got or method == "HEAD":
+        return  # headers about a body that does not come are left alone
     client.receive_data(got)
     events = []
     while isinstance(event := client.next_event(), h11.Event):
@@ -270,7 +276,7 @@ def test_a_rule_is_refused_or_means_what_its_own_text_says(text: str):
     assert (rule.network is None) == bool(rule.host)
     assert all(1 <= first <= last <= 65535 for first, last in rule.ports)
     assert not (rule.is_https and rule.looks_at_requests)
-    denial = parse(text if text.strip().startswith("!") else f"!{text}")
+    denial = parse(text if text.strip().startswith("!") else f"!{text.strip()}")
     for port in (80, 443, 8443):
         for name, address in (("a.example", ""), ("b.a.example", ""), ("", "10.1.2.3")):
             decided = judge_connection([denial], name, address, port)

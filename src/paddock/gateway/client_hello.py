@@ -6,6 +6,7 @@ are read strictly here, and only a ClientHello in the form that all stacks agree
 """
 
 import ssl
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -106,10 +107,14 @@ class ClientHello:
         return len(self._message) == 4 + length
 
     def _judged(self) -> bool:
+        # A name that is not ASCII reaches no check, and would be a traceback in the log each time.
+        hook, sys.unraisablehook = sys.unraisablehook, lambda _unraisable: None
         try:
             self._reading.do_handshake()
         except (ssl.SSLError, OSError):
             return bool(self._reading.asked and self._reading.allowed)
+        finally:
+            sys.unraisablehook = hook
         return False
 
     def refusal(self) -> bytes:
