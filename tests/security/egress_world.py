@@ -39,8 +39,9 @@ def hosts(there: Upstream) -> dict[str, str]:
     }
 
 
-def allowlist(*rules: str) -> EgressPolicy:
-    return EgressPolicy(NetworkMode.ALLOWLIST, tuple(SourcedRule(rule) for rule in rules))
+def allowlist(*rules: str, by_operator: bool = False) -> EgressPolicy:
+    sourced = tuple(SourcedRule(rule, by_operator=by_operator) for rule in rules)
+    return EgressPolicy(NetworkMode.ALLOWLIST, sourced)
 
 
 @dataclass
@@ -56,8 +57,8 @@ class World:
         return self.provider.gateway
 
     @asynccontextmanager
-    async def sandbox(self, *rules: str) -> AsyncIterator["Inside"]:
-        policy = allowlist(*(rules or ALLOWED))
+    async def sandbox(self, *rules: str, by_operator: bool = False) -> AsyncIterator["Inside"]:
+        policy = allowlist(*(rules or ALLOWED), by_operator=by_operator)
         key = f"egress-{time.monotonic_ns()}"
         made = await self.provider.create(key, SandboxSpec(template="base", egress=policy))
         try:

@@ -166,7 +166,7 @@ async def test_an_agent_works_with_a_placeholder_only(world: World, name: str, n
     async with (
         ScriptedModel(SCRIPT) as model,
         in_tls(model, world.there),
-        world.sandbox(f"{here}/32:8443") as box,
+        world.sandbox(f"{here}/32:8443", by_operator=True) as box,
     ):
         assert await world.gateway.give(box.ref.id, f"mark-{name}", [route])
         done = await box.guest.exec(

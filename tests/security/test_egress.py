@@ -450,9 +450,8 @@ async def test_an_operator_opens_exactly_one_address_of_this_host_but_never_padd
             for name in ("host.trap.example", here):  # the rules of a member
                 _code, said = await inside.curl(f"http://{name}:11434/")
                 assert "this host itself" in said
-            policy = allowlist("host.trap.example:*", f"{here}/32:*")
-            rules = tuple(replace(rule, by_operator=True) for rule in policy.rules)
-            await world.provider.set_egress(inside.ref, replace(policy, rules=rules))
+            policy = allowlist("host.trap.example:*", f"{here}/32:*", by_operator=True)
+            await world.provider.set_egress(inside.ref, policy)
             assert await inside.curl("http://host.trap.example:11434/") == (0, "host")
             assert await inside.curl(f"http://{here}:11434/") == (0, "host")
             for name in ("host.trap.example", here):
