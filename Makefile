@@ -39,7 +39,7 @@ soak: ## chaos, every fault step, Podman, random examples (an hour or more; not 
 	$(call ready,soak)
 	@PADDOCK_TEST_RANDOM=1 scripts/as-root.sh $(TESTS) soak $(ARGS)
 
-check: format lint types imports test $(if $(CI_SHORT),,test-slow) ## what CI runs (never timed whole; target 25 min); CI_SHORT=1 leaves test-slow out
+check: format lint types imports test $(if $(CI_SHORT),,test-slow) ## what CI runs (target 25 min); CI_SHORT=1 skips test-slow
 	@$(if $(CI_SHORT),,$(BIN)/python scripts/capabilities.py --check)
 
 format: ## is everything formatted?
@@ -59,11 +59,11 @@ imports: ## do imports point downwards only?
 	$(call ready,python)
 	@$(BIN)/lint-imports
 
-bench: ## measure against the Docker engine; ARGS="create exec" measures rows with such names only
+bench: ## measure against the Docker engine; ARGS="create exec" selects rows by name
 	$(call ready,test)
 	@scripts/as-root.sh $(BIN)/python -m bench $(ARGS)
 
-durations: ## remember how long test modules take, from the last runs; orders the next ones
+durations: ## record how long test modules took, to order the next runs
 	$(call ready,python)
 	@$(TESTS) durations
 

@@ -2,12 +2,12 @@
 # Installs Debian packages as root, without starting or enabling the services that they bring:
 # apt-install.sh PACKAGE...
 #
-# Tests start their own Docker, PostgreSQL and nginx. Services that are enabled or running already
-# are not affected, also when a package of theirs is upgraded. PostgreSQL gets no cluster.
+# Tests start their own Docker, PostgreSQL and nginx. Services that are already enabled or running
+# are not affected, even if their packages are upgraded. No PostgreSQL cluster is created.
 set -eu
 
 self=$(cd "$(dirname "$0")" && pwd)/$(basename "$0")
-# As in Debian's own tools, DPKG_ROOT is where the system is; tests set it.
+# As in Debian's own tools, DPKG_ROOT is the root of the system; tests set it.
 policy=${DPKG_ROOT:-}/usr/sbin/policy-rc.d
 saved=$policy.before-paddock
 system_preset=${DPKG_ROOT:-}/run/systemd/system-preset/00-paddock.preset
@@ -20,19 +20,19 @@ hold_services() {
     echo 'create_main_cluster = false' >"$no_cluster"
     [ -d "${DPKG_ROOT:-}/run/systemd/system" ] || return 0
 
-    # Presets are read when a unit is installed for the first time, and only then.
+    # Presets are read only when a unit is installed for the first time.
     for preset in "$system_preset" "$user_preset"; do
         mkdir -p "$(dirname "$preset")"
         echo 'disable *' >"$preset"
     done
 
-    # Some packages start their service even if it is disabled: those that have an init script too.
+    # Packages that also have an init script start their service even if it is disabled.
     if [ -e "$policy" ]; then
         mv "$policy" "$saved"
     fi
     cat >"$policy.new" <<END
 #!/bin/sh
-# paddock: written by scripts/apt-install.sh for as long as it runs.
+# paddock: written by scripts/apt-install.sh and removed when it ends.
 unit=\$1
 [ "\$unit" != --quiet ] || unit=\$2
 if ! systemctl --quiet is-enabled "\$unit" 2>/dev/null && ! systemctl --quiet is-active "\$unit" 2>/dev/null; then
@@ -55,7 +55,7 @@ release_services() {
 }
 
 if [ "${1:-}" = --hold-services ]; then
-    release_services # what an installation that was killed has left
+    release_services # clean up after a killed installation
     hold_services
     exit 0
 fi

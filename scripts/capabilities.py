@@ -35,7 +35,7 @@ class Capability:
     area: str
     name: str
     missing: str
-    """What is still missing, if only a part is there."""
+    """What is still missing, if the capability is partial."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Proofs:
     passed: set[str] = field(default_factory=set)
     failed: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
-    """Components that the machine lacks for a test."""
+    """Components that tests need and the machine lacks."""
 
 
 def read_capabilities() -> list[Capability]:
@@ -79,12 +79,12 @@ def collect_proofs(results: Results) -> dict[str, Proofs]:
 
 
 def read_page(page: str) -> dict[str, str]:
-    """Which test the page links to, by capability; nothing for one that is not shown yet."""
+    """Return the page's link to a test, by capability; empty if no test shows it yet."""
     return {identifier: link.strip("–") for identifier, link in ROW.findall(page)}
 
 
 def choose_links(proofs: Mapping[str, Proofs], page: Mapping[str, str]) -> dict[str, str]:
-    """A test for each capability that passed. A link of the page stays while its test passes."""
+    """Choose a passed test for each capability. A link of the page stays while its test passes."""
     shows = Counter(test for proof in proofs.values() for test in proof.passed)
     links = {}
     for identifier, proof in proofs.items():
@@ -190,7 +190,7 @@ def main() -> None:
             sys.stdout.write(f"{identifier}: {why}\n")
     if check:
         if any(kind is Kind.WRONG for kind, _, _ in differences):
-            sys.exit("The page of capabilities claims too much: run `make capabilities`.")
+            sys.exit("docs/reference/capabilities.md claims too much: run `make capabilities`.")
         return
     kept = {each: page[each] for kind, each, _ in differences if kind is Kind.UNVERIFIED}
     path.write_text(render(read_capabilities(), {**choose_links(proofs, page), **kept}))

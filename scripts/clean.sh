@@ -13,8 +13,8 @@ mounts=$(for directory in $built; do
     ' /proc/self/mountinfo
 done)
 if [ -n "$mounts" ]; then
-    # Not unmounted here: a test run that is under way uses it.
-    printf 'Nothing is removed, because something is mounted there. If no tests are running:\n%s\n' "$mounts" >&2
+    # Not unmounted here: a running test may use it.
+    printf 'Nothing was removed, because something is mounted there. If no tests are running, run:\n%s\n' "$mounts" >&2
     exit 1
 fi
 

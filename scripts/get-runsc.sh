@@ -1,18 +1,18 @@
 #!/bin/sh
 # Puts gVisor's runsc at the given path, for tests. Needs no root and installs nothing.
 #
-# Debian's own package comes first: that of trixie, which depends on nothing and runs on older
-# releases, whose packages lack the systrap platform. Otherwise Go builds the current version.
-# Where neither works, stdout says why.
+# First choice is Debian's package of trixie. It has no dependencies and also runs on older releases,
+# whose own packages lack the systrap platform. Otherwise Go builds the current version.
+# If neither works, stdout says why.
 set -eu
 
 target=$1
 suite=trixie
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-# The module is the branch `go`, which needs no other build tool.
+# The module is built from the branch `go`, which needs no other build tool.
 module=gvisor.dev/gvisor/runsc@latest
 
-# What apt and go say, so that only a failure shows it.
+# The output of apt and go is logged, and shown only after a failure.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
@@ -22,7 +22,7 @@ is_usable() {
     "$1" flags 2>&1 | grep -q systrap
 }
 
-# An apt configuration with directories of its own; proxies and the like stay the host's.
+# apt with separate directories; other settings of the host, such as proxies, still apply.
 private_apt() {
     apt-get -q -c "$work/apt.conf" "$@" >>"$log" 2>&1
 }
@@ -47,7 +47,7 @@ Acquire::Languages "none";
 END
 }
 
-# Mirrors that the host's sources name for its own release, in either format of those files.
+# Mirrors in the host's apt sources for its own release, in either file format.
 mirrors() {
     release=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:-}")
     # shellcheck disable=SC2016  # apt's variables
@@ -86,11 +86,11 @@ build() {
 }
 
 if ! fetch_package && ! build; then
-    echo "neither Debian's package ($suite) nor a build with Go: $(tail -n 1 "$log" 2>/dev/null)"
+    echo "neither Debian's package ($suite) nor a build with Go worked: $(tail -n 1 "$log" 2>/dev/null)"
     exit 1
 fi
 mkdir -p "$(dirname "$target")"
-# In one step: another run may look for it at the same time.
+# Atomically: another run may look for it at the same time.
 cp "$found" "$target.$$"
 chmod 755 "$target.$$"
 mv "$target.$$" "$target"

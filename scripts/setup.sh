@@ -4,7 +4,7 @@
 #   python   uv and the Python packages of uv.lock, in .venv
 #   run      the same, and the system packages that local sandboxes need
 #   test     the same, and what the tests need on top: the Docker engine, PostgreSQL and nginx,
-#            which are installed but not started, and gVisor's runsc in a cache of the user's
+#            which are installed but not started, and gVisor's runsc in the user's cache
 #   soak     the same, and Podman
 #
 # Every need is looked at first, by command or by file. What is missing is listed before it is
@@ -199,11 +199,11 @@ install_packages() {
     choose_packages
     # shellcheck disable=SC2086  # a list of words
     install_as_root "$root/scripts/apt-install.sh" $chosen
-    say "Services of these packages are neither started nor enabled."
+    say "The services of these packages were neither started nor enabled."
 }
 
-# gVisor, for tests only. Without it they name it as missing, so this does not fail. After a
-# failure the next attempt is a day later.
+# gVisor, for tests only. Without it, tests report it as missing, so this step does not fail. After
+# a failure the next attempt is a day later.
 find_runsc() {
     [ -x "$test_cache/bin/runsc" ] && return 0
     runsc flags 2>&1 | grep -q systrap && return 0

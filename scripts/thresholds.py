@@ -153,9 +153,13 @@ THRESHOLDS = (
     Threshold("adapters.shell_script.LARGEST_SCRIPT", "the largest script judged", "bytes"),
     Threshold("services.pools.LARGEST_POOL", "sandboxes that wait ready of one template", "count"),
     Threshold("domain.intake.MOST_SOURCES", "sources of events in one sandbox", "count"),
-    Threshold("gateway.journal.BURST", "places that a sandbox is told of at once", "count"),
-    Threshold("gateway.journal.PER_SECOND", "and more of them each second", "count"),
-    Threshold("services.build_files.MOST_OF_TEAM", "files for builds of one team", "bytes"),
+    Threshold(
+        "gateway.journal.BURST", "destinations of a sandbox that are recorded at once", "count"
+    ),
+    Threshold(
+        "gateway.journal.PER_SECOND", "further destinations of a sandbox per second", "count"
+    ),
+    Threshold("services.build_files.MOST_OF_TEAM", "uploaded build files of one team", "bytes"),
     Threshold("domain.volume.MOST_MOUNTS", "volumes that one sandbox mounts", "count"),
     Threshold("interfaces.api.paging.MAX_PAGE", "items of one page", "count"),
 )

@@ -338,4 +338,4 @@ async def test_what_is_no_tls_is_refused_where_a_rule_says_https(
             writer.transport.abort()
     world.fence.flush()
     whys = {flow.why for flow in world.fence.journal.drain(0).flows if not flow.allowed}
-    assert "it does not begin as TLS, which is spoken there" in whys
+    assert "it does not begin as TLS, HTTP or SSH, as this port requires" in whys

@@ -1,8 +1,8 @@
-"""The btrfs disk that tests share: its templates are built once per machine.
+"""The btrfs disk that tests share. Its templates are built once per machine.
 
 The disk is an image in the user's cache directory. A process that needs it mounts it and holds a
-shared lock; the last one to let go unmounts it. A nested test session therefore never unmounts the
-disk under the outer one.
+shared lock; the last one to release it unmounts the disk. A nested test session therefore never
+unmounts the disk under the outer one.
 
     library/     an installation that only builds templates
     sealed/      each build of the library as a subvolume, to be copied in milliseconds
@@ -76,7 +76,7 @@ def new_directory() -> Path:
 
 
 def hold() -> None:
-    """Mount the disk unless it is, and keep it mounted until `release()` or the process ends.
+    """Mount the disk if needed, and keep it mounted until `release()` or the process ends.
 
     Without root the test that asks is reported as not run.
     """
@@ -92,7 +92,7 @@ def hold() -> None:
 
 
 def release() -> None:
-    """Let go of the disk, and unmount it where nobody else holds it."""
+    """Release the disk, and unmount it if no other process holds it."""
     lock = _held.pop(os.getpid(), None)
     if lock is not None:
         lock.close()
@@ -105,7 +105,7 @@ def release() -> None:
 
 
 def is_used_by_others() -> bool:
-    """Whether another test session is at work on this machine."""
+    """Whether another test session is running on this machine."""
     CACHE.mkdir(parents=True, exist_ok=True)
     try:
         with _USERS.open("a") as users:
@@ -117,7 +117,7 @@ def is_used_by_others() -> bool:
 
 @contextlib.contextmanager
 def _deciding() -> Iterator[None]:
-    """One process at a time mounts or unmounts."""
+    """Let one process at a time mount or unmount."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "mount.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -151,7 +151,7 @@ def _make_image() -> None:
 
 
 def _sweep() -> None:
-    """Remove what sessions left that did not end properly. Nobody else holds the disk."""
+    """Remove what crashed sessions left. No other process holds the disk."""
     for left in _SESSIONS.iterdir():
         remove(left)
 
@@ -165,7 +165,7 @@ def remove(directory: Path) -> None:
 
 
 def _subvolumes(directory: Path) -> Iterator[Path]:
-    """Those below an installation's shelves, the innermost first."""
+    """Yield the subvolumes in the pools of installations, the innermost first."""
     for shelf in directory.glob("**/pool/*/"):
         for entry in shelf.iterdir():
             if entry.is_dir() and not entry.is_symlink():
@@ -179,7 +179,7 @@ def _is_volume(path: Path) -> bool:
 
 
 def furnish(data_dir: Path, *templates: str) -> None:
-    """Put built-in templates into a data directory on the disk, built unless they are."""
+    """Put built-in templates into a data directory on the disk, and build them if needed."""
     hold()
     for name in templates:
         ensure_built(name)
@@ -195,7 +195,7 @@ def ensure_built(name: str) -> None:
     hold()
     if _is_sealed(name):
         return
-    # A program of its own, because the caller's event loop is running.
+    # In a separate process, because the caller's event loop is running.
     command = [sys.executable, "-m", "tests.harness.disk", name]
     subprocess.run(command, cwd=REPOSITORY, check=True)
 
@@ -222,7 +222,7 @@ def _snapshot(source: Path, target: Path) -> None:
 
 async def build(name: str) -> None:
     """Build a template in the library and seal it. One process at a time."""
-    # Late, because every test session imports this module and few build anything.
+    # Imported late: every test session imports this module, and few build anything.
     from paddock.adapters.providers.local.config import LocalConfig
     from paddock.adapters.providers.local.provider import LocalProvider
 

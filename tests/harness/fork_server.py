@@ -49,7 +49,7 @@ PRELOADED = (
     "uvloop",
     "sqlite3",
 )
-"""Imported before the first fork. Interfaces load their commands late, so all of them are."""
+"""Imported before the first fork, for interfaces with all their submodules."""
 COLD = "PADDOCK_TEST_COLD"
 
 _CLONE_PARENT, _CLONE_CHILD_CLEARTID, _CLONE_CHILD_SETTID = 0x8000, 0x200000, 0x1000000
@@ -71,7 +71,7 @@ class ForkServer:
         self._settings: dict[str, str] = {}
 
     def settings(self) -> dict[str, str]:
-        """What the interpreter of a program has read from its environment."""
+        """Variables of the environment that the interpreter has already read."""
         return self._settings if self._is_ours() else _interpreter_settings(os.environ)
 
     def start_program(self, request: bytes, descriptors: Sequence[int]) -> int:
@@ -358,7 +358,7 @@ def _finish() -> bool:
         _report_ignored(error, threading)
     atexit._run_exitfuncs()
     flushed = _flush()
-    gc.collect()  # objects report what they were left with
+    gc.collect()  # objects that were never closed warn now
     return _flush() and flushed
 
 
@@ -381,7 +381,7 @@ def _report_ignored(error: BaseException, place: object) -> None:
 
 
 def main() -> None:
-    # An interrupt from the terminal is for the tests. A program has it until it can answer.
+    # Interrupts from the terminal are for the tests. Each program unblocks them when it runs.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     for name in PRELOADED:
         module = importlib.import_module(name)
@@ -389,7 +389,7 @@ def main() -> None:
             for each in pkgutil.walk_packages(module.__path__, f"{name}."):
                 importlib.import_module(each.name)
     gc.collect()
-    gc.freeze()  # collections in children do not touch, and so copy, what is shared
+    gc.freeze()  # so that collections in children do not copy shared pages
     request, descriptors = serve(socket.socket(fileno=int(sys.argv[1])))
     become(request, descriptors)
     run(sys.argv[0])

@@ -1,7 +1,7 @@
 """Collect garbage at the end of each module, so that its warnings fail that module and no other.
 
-A pytest plugin. Warnings are errors, and an object that nobody closed warns when it is collected:
-without this, in whichever test runs at that moment.
+A pytest plugin. Warnings are errors, and an object that was not closed warns when it is collected.
+Without this plugin, that fails whichever test runs at that moment.
 """
 
 import gc
@@ -11,7 +11,7 @@ import pytest
 
 
 def pytest_collection_finish() -> None:
-    """Leave everything that is there now, the tests themselves, out of later collections."""
+    """Exclude all current objects, such as the tests themselves, from later collections."""
     gc.collect()
     gc.freeze()
 

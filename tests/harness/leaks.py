@@ -1,4 +1,4 @@
-"""What test runs may leave behind on the machine: mounts, devices, networks, processes, files."""
+"""Finds what test runs leave behind: mounts, devices, networks, processes, files."""
 
 import contextlib
 import os
@@ -28,7 +28,7 @@ State = dict[str, frozenset[str]]
 
 
 def look() -> State:
-    """Everything of Paddock's on this machine, by kind."""
+    """Return everything of Paddock on this machine, by kind."""
     return {
         "mount": frozenset(_mounts()),
         "loop device": frozenset(_loop_devices()),
@@ -43,7 +43,7 @@ def look() -> State:
 
 
 def left_behind(before: State) -> list[str]:
-    """What is there now and was not then. Processes have some seconds to end."""
+    """Return what was added since then. Processes have some seconds to end."""
     until = time.monotonic() + _SETTLE_S
     while True:
         now = look()
@@ -100,7 +100,7 @@ def _lines(*command: str) -> list[str]:
 def _names(directory: Path) -> list[str]:
     try:
         return os.listdir(directory)
-    except OSError:  # it is not there, or has just gone
+    except OSError:  # it does not exist, or was just removed
         return []
 
 
@@ -133,5 +133,5 @@ def _processes() -> Iterable[str]:
 def _directories() -> Iterable[str]:
     for pattern in _TEMPORARY:
         found = map(str, Path("/").glob(pattern[1:]))
-        # A user without root has Paddock's run directory in /tmp, by their number. It stays.
+        # Without root, Paddock's run directory is /tmp/paddock-UID. It stays.
         yield from (path for path in found if not re.fullmatch(r"/tmp/paddock-\d+", path))

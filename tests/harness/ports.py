@@ -17,7 +17,7 @@ _held: list[IO[str]] = []
 
 
 def free_port() -> int:
-    """A port that stays free until the caller binds it, for the life of this process."""
+    """Return a port that is reserved for this process until it ends."""
     _DIRECTORY.mkdir(exist_ok=True)
     span = _last() - _FIRST
     start = os.getpid() * 61

@@ -1,8 +1,8 @@
 """Choose the tests of `make quick`: the fast modules, and those that use what was changed.
 
-A module is fast where `durations.json` does not list it, so it takes less than a second. Of the
-others, those whose imports lead to a changed module are added, the nearest first, while the known
-durations fit into the budget. The import graph comes from grimp, as in import-linter.
+A module is fast if `durations.json` does not list it: it takes less than a second. Slower modules
+are added if they import a changed module, the nearest first, while the known durations fit into the
+budget. The import graph comes from grimp, as in import-linter.
 """
 
 import subprocess
@@ -16,7 +16,7 @@ from tests.harness.schedule import known_durations
 
 ROOT = Path(__file__).parents[2]
 BUDGET_S = 60.0
-"""Of known durations, shared by two workers; fast modules and the start take the rest."""
+"""The budget for slower modules, per worker. Fast modules and the start take the rest."""
 _WORKERS = 2
 
 
@@ -31,7 +31,7 @@ class Selection:
 def select(
     files: Iterable[str], durations: Mapping[str, float], distances: Mapping[str, int]
 ) -> Selection:
-    """`distances` has the files that use a changed module, with how far away it is."""
+    """`distances` maps files that use a changed module to the length of the import chain."""
     seconds: dict[str, float] = {}
     for scope, took in durations.items():
         file = scope.partition("::")[0]
@@ -51,7 +51,7 @@ def select(
 
 
 def changed_modules() -> set[str]:
-    """Of this branch and the working tree, against the branch's start."""
+    """Return the modules that the branch and the working tree change, against origin/main."""
     base = _git("merge-base", "HEAD", "origin/main").strip() or "HEAD"
     names = _git("diff", "--name-only", base).splitlines()
     names += _git("ls-files", "--others", "--exclude-standard").splitlines()
@@ -63,9 +63,10 @@ def changed_modules() -> set[str]:
 
 
 def distances_to(changed: set[str]) -> dict[str, int]:
-    """Test files that import a changed module, directly or through others, and its neighbours.
+    """Return test files that import a changed module, directly or indirectly, and its neighbours.
 
-    `tests/` mirrors `src/paddock/`; tests of programs import nothing of what they start.
+    Neighbours count because tests that start programs do not import them. `tests/` mirrors
+    `src/paddock/`.
     """
     graph = grimp.build_graph("paddock", "tests", cache_dir=str(ROOT / "build" / "grimp"))
     found = dict.fromkeys(_neighbours(changed), 1)

@@ -1,4 +1,4 @@
-"""Record what every test did, for the runner and for the page of capabilities.
+"""Record the result of every test, for the runner and for the capabilities page.
 
 A pytest plugin. It writes the file that `PADDOCK_TEST_RESULTS` names when the session ends.
 """
@@ -23,7 +23,7 @@ _MARKS = ("slow", "soak", "alone")
 
 @dataclass
 class Result:
-    """One test. `seconds` is the test itself; fixtures count apart."""
+    """The result of one test. `seconds` covers the test itself, without fixtures."""
 
     outcome: str = "passed"
     """passed, failed or missing (a component that the machine lacks)."""

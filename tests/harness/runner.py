@@ -1,6 +1,6 @@
 """Run one tier of the tests and report it: `python -m tests.harness TIER [pytest arguments]`.
 
-A tier runs in up to three pytest sessions. Most tests run in parallel. Tests that look at the whole
+A tier runs in up to three pytest sessions. Most tests run in parallel. Tests that inspect the whole
 machine (`alone`) follow, one after the other. At the end, up to five failed tests and those that
 took too long run once more, alone: a test that then passes is reported as flaky, not as a failure.
 """
@@ -44,7 +44,7 @@ Tests = dict[str, dict[str, Any]]
 
 @dataclass
 class Run:
-    """What became of a tier."""
+    """The results of a tier."""
 
     tier: str
     tests: Tests = field(default_factory=dict)
@@ -78,7 +78,7 @@ def run_tier(tier: str, arguments: Sequence[str]) -> Run:
         _run_again(run)
     leaks.restore_settings(before)
     if disk.is_used_by_others():
-        _headline("another test run is at work, so leaks were not looked for")
+        _headline("another test run is active, so leaks were not checked")
     else:
         run.problems += [f"left behind: {each}" for each in leaks.left_behind(before)]
     run.seconds = time.monotonic() - begun
@@ -88,7 +88,9 @@ def run_tier(tier: str, arguments: Sequence[str]) -> Run:
 def _quick_files() -> tuple[str, ...]:
     chosen = quick.selection()
     if chosen.left_out:
-        _headline("these use what you changed and take longer; `make test` runs them")
+        _headline(
+            "not run, because they take longer; `make test` runs these tests of changed modules"
+        )
         _print(chosen.left_out)
     return chosen.files
 
@@ -108,7 +110,7 @@ def _session(run: Run, *arguments: str) -> None:
 
 
 def _files_with_mark(mark: str, arguments: Sequence[str]) -> list[str]:
-    """Only these are collected again. An explicit selection of paths is kept."""
+    """Return files that contain the mark, so that only they are collected. Keeps selected paths."""
     paths = [Path(word) for word in arguments if (ROOT / word.partition("::")[0]).exists()]
     places = paths or [Path("tests")]
     files = (
@@ -145,7 +147,7 @@ def _run_again(run: Run) -> None:
 
 
 def slowness(tests: Tests, known: Mapping[str, float]) -> float:
-    """How much longer than known this run's modules took; at least 1.
+    """How many times longer than recorded this run's modules took; at least 1.
 
     The same machine can be half as fast an hour later. A test does not fail for that.
     """
@@ -166,7 +168,7 @@ def too_slow(tests: Tests) -> list[str]:
 
 
 def write_reports(run: Run) -> None:
-    """For people, for the page of capabilities and for the next run's order."""
+    """Write reports for people, for the capabilities page and for the order of the next run."""
     (BUILD / "results").mkdir(parents=True, exist_ok=True)
     ordered = sorted(run.tests.items(), key=lambda test: -test[1]["seconds"])
     durations = {name: test["seconds"] for name, test in ordered}
@@ -188,7 +190,7 @@ def seconds_by_scope(tests: Tests) -> dict[str, float]:
 
 
 def write_durations() -> None:
-    """Remember how long each module and class takes, from the results of the last runs."""
+    """Record how long each module and class takes, from the results of the last runs."""
     files = [BUILD / "results" / f"{tier}.json" for tier in ("test", "slow")]
     tests = [json.loads(file.read_text()) for file in files if file.exists()]
     seconds = seconds_by_scope({name: test for run in tests for name, test in run.items()})
@@ -232,7 +234,7 @@ def main(words: Sequence[str]) -> int:
         print(f"usage: python -m tests.harness {{{'|'.join(TIERS)}|durations}} [pytest arguments]")
         return 2
     tier, *arguments = words
-    # Background jobs ignore interrupts, and `nohup` hang-ups; programs would inherit that.
+    # Background jobs ignore SIGINT, and `nohup` ignores SIGHUP. Programs would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     run = run_tier(tier, arguments)

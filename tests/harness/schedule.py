@@ -1,7 +1,7 @@
 """Start the longest modules first, so that no worker is left with one at the end.
 
 A pytest plugin. xdist hands out whole modules and classes in the order of the collection (the
-runner says `--dist loadscope --no-loadscope-reorder`). `durations.json` beside this file has the
+runner sets `--dist loadscope --no-loadscope-reorder`). `durations.json` beside this file has the
 seconds of each that takes more than one; `make durations` writes it.
 """
 
@@ -14,11 +14,11 @@ import pytest
 
 DURATIONS = Path(__file__).with_name("durations.json")
 _USUAL_S = 0.05
-"""A test of a module that is not in the file."""
+"""The assumed time of a test whose module is not in the file."""
 
 
 def scope_of(nodeid: str) -> str:
-    """The tests that one worker runs one after the other: those of a module or class."""
+    """Return the module or class of a test. One worker runs all tests of a scope."""
     return nodeid.rsplit("::", 1)[0]
 
 

@@ -37,7 +37,7 @@ async def test_a_task_waits_for_room_in_its_teams_quota_and_goes_on(limited):
     stands = await limited.until(task, lambda now: now.detail)
     assert (stands.state, stands.phase) == (S.CREATING, "sandbox")
     assert "sandboxes" in stands.detail
-    assert "operators" in stands.detail
+    assert "operator" in stands.detail
     await sandboxes.delete(limited.who, other.id)
     await limited.until(task, lambda now: now.state is S.COMPLETED)
 

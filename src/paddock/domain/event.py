@@ -71,7 +71,7 @@ class EventKind(StrEnum):
     PROVIDER_FOUND = "provider.found"
     PRESSURE_CHANGED = "pressure.changed"
     QUOTA_REACHED = "quota.reached"
-    """No more events are stored of what programs in a sandbox or a task's agent do."""
+    """Events caused by programs in a sandbox or by a task's agent are no longer stored."""
     TASK_PENDING = "task.pending"
     TASK_CREATING = "task.creating"
     TASK_RUNNING = "task.running"

@@ -1,4 +1,4 @@
-"""References to container images: the forms that there are, and which of them a tenant may name."""
+"""References to container images, and which of them a tenant may use."""
 
 import re
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _TRANSPORTS = frozenset(
     "atomic containers-storage dir docker docker-archive docker-daemon oci oci-archive ostree "
     "sha256 sif tarball".split()
 )
-"""With the form in which engines name images by their ids."""
+"""Includes `sha256`, with which engines refer to images by ID."""
 _HOST = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 _PATH = re.compile(
     r"[a-z0-9][a-z0-9._-]*(?:/[a-z0-9][a-z0-9._-]*)*"
@@ -33,7 +33,7 @@ class RegistryImage:
     host: str
     port: int | None
     path: str
-    """With its tag or digest."""
+    """Includes the tag or digest."""
 
     @property
     def registry(self) -> str:
@@ -44,7 +44,7 @@ class RegistryImage:
 
     @classmethod
     def parse(cls, reference: str) -> Self:
-        """InvalidRequest for everything else. A first part without a dot or a port is no host."""
+        """Raise InvalidRequest for anything else. A first part with a dot or a port is a host."""
         bare = reference.removeprefix(_SCHEME)
         first, slash, rest = bare.partition("/")
         if not slash or not ("." in first or ":" in first or first == "localhost"):
@@ -60,7 +60,7 @@ class RegistryImage:
 
 
 def is_local(reference: str) -> bool:
-    """Whether it begins with a transport that reads files or an engine of the host."""
+    """Whether it begins with a transport that reads the host's files or its engine."""
     transport, colon, _ = reference.partition(":")
     return bool(colon) and transport in _TRANSPORTS and not reference.startswith(_SCHEME)
 
@@ -68,17 +68,17 @@ def is_local(reference: str) -> bool:
 def check_tenants(template: str) -> None:
     """Raise InvalidRequest unless it is a template's name or an image in a registry.
 
-    The server reads everything else on its own host and with its own rights. Only operators may
-    have that done, by making a template of it.
+    The server would read anything else from its own host with its own rights. Only operators may
+    use such images, by creating a template.
     """
     if not is_image(template):
         return
     if is_local(template):
         raise InvalidRequest(
-            f"{template[:80]!r} names an image on the server's host, and a sandbox is made of a "
-            "template or of an image in a registry",
-            remediation="an operator can make a template of it: `paddock template add NAME "
-            "--from-image …`; an image of that name in Docker's registry is docker.io/library/…",
+            f"{template[:80]!r} names an image on the server's host; use a template or an image in "
+            "a registry",
+            remediation="an operator can create a template from it: `paddock template add NAME "
+            "--from-image …`; for an image of that name on Docker Hub use docker.io/library/…",
         )
     RegistryImage.parse(template)
 

@@ -81,9 +81,9 @@ def check_source(source: str) -> str:
 
 
 def check_sources(count: int) -> None:
-    """Each is a row for as long as the sandbox is there."""
+    """Raise LimitExceeded if a sandbox has too many sources: each is a row until it is deleted."""
     if count > MOST_SOURCES:
         raise LimitExceeded(
-            f"{count} sources tell of events in this sandbox; {MOST_SOURCES} is the most",
-            remediation="go on with a source that there is, and count its events further",
+            f"this sandbox would have {count} sources of events; the limit is {MOST_SOURCES}",
+            remediation="report with an existing source, and continue its sequence numbers",
         )

@@ -12,39 +12,39 @@ _LARGEST = 10**12
 
 
 class QuotaName(StrEnum):
-    """One thing that a team has a limit of."""
+    """A resource that is limited for each team."""
 
     SANDBOXES = "sandboxes"
-    """Until they are deleted, whatever their state."""
+    """Sandboxes that are not deleted, in any state."""
     CPUS = "cpus"
-    """Of all its sandboxes together, also of stopped ones: they can always start."""
+    """Total of its sandboxes. Stopped ones count, so that they can always start."""
     MEMORY_MIB = "memory_mib"
-    """The same."""
+    """Total of its sandboxes, counted like CPUs."""
     DISK_MIB = "disk_mib"
-    """What sandboxes may write, volumes, snapshots, and the files and templates of builds."""
+    """Disk limits of sandboxes, volumes, snapshots, and the files and templates of builds."""
     TASKS = "tasks"
-    """That are not over."""
+    """Unfinished tasks."""
     EVENTS_MIB = "events_mib"
-    """Stored events and output of agents."""
+    """Stored events and agent output."""
     SANDBOX_EVENTS_MIB = "sandbox_events_mib"
-    """The same of one sandbox, or of one task."""
+    """Stored events and agent output of one sandbox or of one task."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaConfig:
-    """Settings under `[quotas]`: limits of every team that operators have set no other for."""
+    """Settings under `[quotas]`: the limits of teams that have no limit of their own."""
 
     sandboxes: int | None = None
-    """Left out, there is no limit. The same holds for each of these."""
+    """None sets no limit, here and below."""
     cpus: float | None = None
     memory_mib: int | None = None
     disk_mib: int | None = None
     tasks: int | None = None
     events_mib: int | None = 8192
-    """Stored events and output of agents. Beyond, nothing is stored of what programs in sandboxes
-    cause; Paddock's own events are."""
+    """Stored events and agent output. Above the limit, only Paddock's own events are stored, and
+    none that programs in sandboxes cause."""
     sandbox_events_mib: int | None = 256
-    """The same of one sandbox or task."""
+    """Stored events and agent output of one sandbox or task."""
 
     @property
     def limits(self) -> "Limits":
@@ -53,12 +53,12 @@ class QuotaConfig:
 
 
 Limits = Mapping[QuotaName, float | None]
-"""None is no limit."""
+"""None means unlimited."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a team has, or wants more of."""
+    """Resources that a team uses or requests."""
 
     sandboxes: int = 0
     cpus: float = 0.0
@@ -73,12 +73,12 @@ class Usage:
 
     @property
     def wanted(self) -> tuple[QuotaName, ...]:
-        """The names of what is not zero."""
+        """The names of resources that are not zero."""
         return tuple(QuotaName(each.name) for each in fields(self) if getattr(self, each.name))
 
 
 def usage_of(resources: Resources) -> Usage:
-    """Of one more sandbox."""
+    """Return the usage of one more sandbox."""
     return Usage(1, resources.cpus, resources.memory_mib, resources.disk_mib)
 
 
@@ -93,18 +93,18 @@ def check_limits(limits: Limits) -> Limits:
 
 
 def check_room(team: str, limits: Limits, used: Usage, wanted: Usage) -> None:
-    """QuotaExceeded when a limit leaves no room now, LimitExceeded when it never can."""
+    """Raise QuotaExceeded if there is no room now, LimitExceeded if there never can be."""
     for name in wanted.wanted:
         most, more = limits.get(name), wanted.of(name)
         if most is None or used.of(name) + more <= most:
             continue
-        # Waiting helps only where there is room once everything else is gone.
+        # Waiting helps only if the request fits once everything else is gone.
         kind = LimitExceeded if more > most else QuotaExceeded
         raise kind(
-            f"team {team} may have {_said(most)} {name}: it has {_said(used.of(name))}, and "
-            f"{_said(more)} more {'was' if more == 1 else 'were'} asked for",
-            remediation="delete what is not needed, or ask the operators of this installation: "
-            f"`paddock team quota set {team} --{name.replace('_', '-')} N` raises it",
+            f"team {team} is limited to {_said(most)} {name}: it has {_said(used.of(name))}, and "
+            f"{_said(more)} more {'was' if more == 1 else 'were'} requested",
+            remediation="delete what you do not need, or ask an operator to raise the limit: "
+            f"`paddock team quota set {team} --{name.replace('_', '-')} N`",
         )
 
 

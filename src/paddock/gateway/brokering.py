@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _TLS_PORT = 443
 _MOST_BEFORE = 32
-"""Values of earlier requests that are looked for still."""
+"""How many values of earlier requests are still searched for."""
 
 
 class Lack(Exception):
@@ -50,8 +50,8 @@ class Brokering:
         self._target = target
         self._used: tuple[Credential, ...] = ()
         self._put_in: dict[Pair, None] = {}
-        """All that was, in their order. What was not put into this connection is not looked for in
-        its answers: whoever has guesses echoed would learn which are right."""
+        """Values injected into this connection, in order. Others are not searched for in responses:
+        a program that has its guesses echoed would learn which are right."""
         self._matcher = NOTHING
         self.answers = Responses(lambda: self._matcher)
 
@@ -76,7 +76,7 @@ class Brokering:
         return guarded(made.head)
 
     def _use(self, used: tuple[Credential, ...]) -> None:
-        """They go into the next request, and must not come back from here on."""
+        """Record the values of the next request, so that responses are searched for them."""
         self._used = used
         pairs = [(e.value.encode(), e.placeholder.encode()) for e in used if e.placeholder]
         if all(each in self._put_in for each in pairs):

@@ -1,8 +1,8 @@
 """The name in the first message of TLS, read by OpenSSL itself rather than by a parser of ours.
 
-Stacks differ in what they tolerate around that message: alerts before it, records of other kinds
-between its parts, empty ones. What one of them skips, another may take for a name. So the records
-are read strictly here, and only a ClientHello in the form that all stacks agree on is readable.
+TLS stacks differ in what they tolerate around that message: alerts before it, records of other
+kinds between its parts, empty records. What one stack skips, another may read. So the records are
+parsed strictly, and only a ClientHello in the form that all stacks agree on is accepted.
 """
 
 import ssl
@@ -45,14 +45,14 @@ def _on_name(reading: Any, name: str | None, _context: ssl.SSLContext) -> int:
 
 
 class _Unreadable(Exception):
-    """No ClientHello, or one that some stack might read in another way."""
+    """Not a ClientHello, or one that some TLS stack might parse differently."""
 
 
 class ClientHello:
     """Fed with what a client sends, until the name is known.
 
-    A second one, which a server has asked for, may come after the records that TLS 1.3 puts before
-    it: a change of ciphers that means nothing, and early data that the server has refused.
+    A second ClientHello, which the server asked for, may follow the records that TLS 1.3 allows
+    before it: an empty ChangeCipherSpec, and early data that the server has rejected.
     """
 
     def __init__(self, check: Check, *, is_second: bool = False) -> None:
@@ -65,10 +65,10 @@ class ClientHello:
         self.is_second = is_second
         self._before = (_CHANGE_CIPHER_SPEC, _APPLICATION_DATA) if is_second else ()
         self.size = 0
-        """How many bytes its records have, and those before it."""
+        """The size in bytes of its records and of those before it."""
 
     def feed(self, data: bytes) -> bool | None:
-        """Whether it may go on; None while more is needed. What follows it is not looked at."""
+        """Whether the connection may continue; None while more is needed. Ignores what follows."""
         self._unread += data
         try:
             is_whole = self._read_records()
@@ -77,7 +77,7 @@ class ClientHello:
         return self._judged() if is_whole else None
 
     def _read_records(self) -> bool:
-        """Whether the message has come to its end, which has to be the end of a record as well."""
+        """Whether the message is complete. It has to end at the end of a record."""
         while self._unread:
             kind, size = self._unread[0], int.from_bytes(self._unread[3:5], "big")
             if kind != _HANDSHAKE and (self._message or kind not in self._before):
@@ -123,8 +123,8 @@ class ClientHello:
 
 
 def is_retried(answer: bytes) -> bool | None:
-    """Whether a server's first bytes ask for another ClientHello, whose name is then the one that
-    counts; None while more is needed."""
+    """Whether a server's first bytes ask for another ClientHello, whose name then counts; None
+    while more is needed."""
     message, at = b"", 0
     while at + 5 <= len(answer) <= LARGEST:
         kind, size = answer[at], int.from_bytes(answer[at + 3 : at + 5], "big")

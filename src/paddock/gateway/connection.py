@@ -110,7 +110,7 @@ class Connection(Waiting):
             self._hello, self.take = ClientHello(self._is_named), self._read_hello
             self._read_hello(self._unheld())
         elif kind is Spoken.SOMETHING_ELSE and is_for_tls(opening.whole.rule, self.target.port):
-            self._refuse("it does not begin as TLS, which is spoken there", NOBODY)
+            self._refuse("it does not begin as TLS, HTTP or SSH, as this port requires", NOBODY)
         else:
             self._pass_on()
 
@@ -135,7 +135,7 @@ class Connection(Waiting):
             self._greet()
 
     def _greet(self) -> None:
-        """Pass on the hello alone: only the answer tells whether the name of another counts."""
+        """Send only the ClientHello: the server may ask for another, whose name then counts."""
         held = self._unheld()
         self._held += held[: self._hello.size]
         self._pass_on()

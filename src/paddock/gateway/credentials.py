@@ -12,7 +12,7 @@ from paddock.gateway.redacting import Matcher
 
 _MOST_MATCHERS = 4
 Pair = tuple[bytes, bytes]
-"""A value, and what stands for it."""
+"""A value and its placeholder."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,13 @@ class Credentials:
 
 
 class Matchers:
-    """Ready-made ones for the values of now: most connections are given the same."""
+    """A cache of matchers: most connections of a sandbox use the same values."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[Pair, ...], Matcher] = {}
 
     def of(self, pairs: Sequence[Pair]) -> Matcher:
-        """For every form in which a server may give one of these values back."""
+        """Return a matcher for every form in which a server may return one of these values."""
         key = tuple(pairs)
         found = self._made.pop(key, None) or _matcher(key)
         self._made[key] = found
@@ -71,7 +71,7 @@ class Matchers:
         return found
 
     def clear(self) -> None:
-        """There are other values now."""
+        """Forget all matchers, because the values have changed."""
         self._made.clear()
 
 

@@ -1,19 +1,19 @@
-"""The frames of a WebSocket, as far as their borders go."""
+"""Finds the boundaries of WebSocket frames."""
 
 _MASKED, _LENGTH = 0x80, 0x7F
 _LONG = {126: 2, 127: 8}
-"""How many bytes a length has that does not fit into the first."""
+"""The size in bytes of an extended payload length."""
 
 
 class Frames:
-    """Of one direction of a connection."""
+    """The frames of one direction of a connection."""
 
     def __init__(self) -> None:
         self._head = b""
         self._left = 0
 
     def last_end(self, data: bytes) -> int:
-        """Where in this data the last frame ends that ends in it; 0 for none."""
+        """Return where the last complete frame in this data ends; 0 if none ends here."""
         at, end = self._left, 0
         if at > len(data):
             self._left -= len(data)
@@ -36,7 +36,7 @@ class Frames:
 
 
 def _head_size(head: bytes) -> int | None:
-    """None while it is not all there."""
+    """Return the size of a frame's header; None while it is incomplete."""
     if len(head) < 2:
         return None
     size = 2 + _LONG.get(head[1] & _LENGTH, 0) + (4 if head[1] & _MASKED else 0)

@@ -1,4 +1,4 @@
-"""The end of an answer, which is held back for a fixed time when nothing follows it."""
+"""Holds back the end of a response for a fixed time while no more data arrives."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,13 +6,13 @@ from collections.abc import Callable
 from paddock.gateway.relay import Relay
 
 RELEASE_S = 1.0
-"""Longer than a lost packet takes to come again: a value whose second half comes later than that is
-given out in two halves."""
+"""Longer than a lost packet takes to be sent again. A value whose second half arrives later than
+this is delivered in two halves, and not redacted."""
 
 
 class Holdback:
-    """Of one connection. The time counts from the last bytes that came, whatever they were, and
-    only while the other side is read: a client that takes nothing does not cut a value in two."""
+    """The timer of one connection. It restarts with any data from the server, and runs only while
+    the server is read: a client that stops reading cannot split a value."""
 
     def __init__(self, relay: Relay, release: Callable[[], bytes]) -> None:
         self._relay = relay
@@ -22,7 +22,7 @@ class Holdback:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """Something came, and some of it is held."""
+        """Restart the timer: data has arrived, and some of it is held back."""
         self._heard = self._loop.time()
         if self._timer is None:
             self._timer = self._loop.call_later(RELEASE_S, self._look)

@@ -13,10 +13,10 @@ from paddock.gateway.protocol import CredentialUse, Flow, Flows, ModelUse
 _MOST_PER_SANDBOX = 500
 _MOST = 20_000
 BURST, PER_SECOND = 500.0, 5.0
-"""New entries of one sandbox and kind. What is beyond is told as `(others)`."""
+"""Rate limit of new entries of one sandbox and kind. The surplus is recorded as `(others)`."""
 OTHERS = "(others)"
 OTHERS_EVERY_S = 10.0
-"""How often the `(others)` connections of one sandbox are told."""
+"""How often the `(others)` connections of one sandbox are reported."""
 LARGEST_BATCH = 128 << 10
 """In bytes, about: what is stored at once, and sent without being taken apart."""
 
@@ -80,8 +80,8 @@ class _Sum:
 class _Pace:
     """A token bucket for each sandbox.
 
-    Each entry becomes a row in the control plane's database, so their rate is bounded here, where
-    the surplus can still be added up.
+    Each entry becomes a row in the control plane's database. The rate is limited here, where the
+    surplus can still be added up.
     """
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class _Pace:
         return left >= 1
 
     def forget_full(self, now: float) -> None:
-        """A bucket that is full again says nothing."""
+        """Forget buckets that are full again: they equal new ones."""
         full_after = BURST / PER_SECOND
         self._buckets = {k: v for k, v in self._buckets.items() if now - v[1] < full_after}
 
@@ -102,8 +102,8 @@ class _Pace:
 class Journal:
     """Bounded in memory and in rate.
 
-    A program that connects to ten thousand names fills neither this process nor the database.
-    Each kind of entry has its own rate: noise of one kind hides nothing of another.
+    A program that connects to ten thousand names fills neither memory nor the database. Each kind
+    of entry has its own rate limit, so that many entries of one kind do not hide another.
     """
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:

@@ -117,6 +117,6 @@ def trusting(authorities: str) -> ssl.SSLContext:
 
 
 def _is_of_this_host(text: str) -> bool:
-    """Of an address that carries another inside, either may be."""
+    """Whether the address, or one embedded in it (such as IPv4-mapped), belongs to this host."""
     address = ipaddress.ip_address(text)
     return any(routes.ends_here(each) for each in {address, addresses.plain(address)})

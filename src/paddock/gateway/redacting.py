@@ -1,9 +1,9 @@
 """Values taken out of what a server answers, as it streams by.
 
-What is given out, and when, never depends on how much of a value stands at the end: a program that
-has its guesses echoed would learn the value from it, byte by byte. So as much is always held back
-as the longest value has, up to the last line break, and a search takes the same time whatever it
-meets, unless it meets a value.
+What is delivered, and when, never depends on how much of a value is at the end of the data.
+Otherwise a program that has its guesses echoed would learn the value byte by byte. So the redactor
+always holds back as many bytes as the longest value has, except before a line break. A search takes
+the same time for any text that contains no value.
 """
 
 from collections import defaultdict
@@ -12,30 +12,30 @@ from collections.abc import Mapping
 from ahocorasick_rs import BytesAhoCorasick, Implementation
 
 _END = 64
-"""By so much of its end a value is looked for; only what fits is compared whole. So neither the
-time to get ready nor that of a look depends on how long values are. It is the end, and not the
-beginning, because of many values the beginning is known; the longest forms have ten of a value's
-characters in it, too many to be guessed."""
+"""Only the last bytes of a value are searched for; a match is then compared as a whole. So neither
+the time to prepare nor to search depends on the length of values. The beginning would be unsafe,
+because that of many values is known. Even in the longest form the end covers ten characters of a
+value, too many to guess."""
 
 
 class Matcher:
-    """Where any of many values is, ready to be used for all answers that they may be in."""
+    """Finds any of many values. One matcher serves all responses that may contain them."""
 
     def __init__(self, needles: Mapping[bytes, bytes]) -> None:
         self.shown = dict(needles)
         self.longest = max(map(len, needles), default=0)
         self.is_in_lines = not any(b"\n" in needle for needle in needles)
-        """No value goes beyond a line break."""
+        """Whether no value contains a line break."""
         by_end: dict[bytes, list[bytes]] = defaultdict(list)
         for needle in needles:
             by_end[needle[-_END:]].append(needle)
         self._with_end = list(by_end.values())
-        # The other implementations are slower where more of a value stands in the text.
+        # The other implementations take longer the more of a value is in the text.
         made = BytesAhoCorasick(list(by_end), implementation=Implementation.DFA) if by_end else None
         self._found = made
 
     def matches(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Where each value begins; the first first, of those the longest."""
+        """Return where each value begins, in order; of those at one place, the longest first."""
         if self._found is None:
             return []
         hits = self._found.find_matches_as_indexes(data, overlapping=True)
@@ -50,7 +50,7 @@ NOTHING = Matcher({})
 
 
 class Redactor:
-    """Holds back what could be a part of the longest value, whether or not it looks like one."""
+    """Holds back as much as could be part of the longest value, whatever the data is."""
 
     def __init__(self, matcher: Matcher, *, same_length: bool) -> None:
         self._matcher = matcher
@@ -63,8 +63,8 @@ class Redactor:
         return bool(self._held)
 
     def feed(self, data: bytes, settled: int = 0) -> bytes:
-        """What may be given out now. So many of these bytes are `settled` by who knows that no
-        value goes beyond them."""
+        """Return what may be delivered now. The caller knows that no value crosses the end of the
+        first `settled` bytes."""
         if self._matcher is NOTHING:
             return data
         if self._held:
@@ -74,7 +74,7 @@ class Redactor:
         return self._given_out(data, max(settled, line, len(data) - self._most))
 
     def release(self) -> bytes:
-        """All that is held. A value that goes on in what comes later is not found any more."""
+        """Return all that is held back. A value that continues in later data is then not found."""
         return self._given_out(self._held, len(self._held)) if self._held else b""
 
     def _given_out(self, data: bytes, until: int) -> bytes:

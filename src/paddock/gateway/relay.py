@@ -66,9 +66,9 @@ class Relay:
         """Whether the other side is listened to although the client has gone."""
         self._is_alone = False
         self.is_client_full = False
-        """It takes nothing for now, so the other side is not read."""
+        """Whether the client reads nothing for now, so that the other side is not read."""
         self.read_since = 0.0
-        """When the other side was last read again after that."""
+        """When reading from the other side last changed, in the event loop's time."""
 
     @property
     def is_joined(self) -> bool:

@@ -78,11 +78,11 @@ class Responses:
 
     @property
     def holds(self) -> bool:
-        """Something of a body waits for what comes next."""
+        """Whether a part of a body is held back."""
         return self._body.holds
 
     def release(self) -> bytes:
-        """What waits, since nothing has come."""
+        """Return what is held back, because no more data has arrived."""
         return self._body.release()
 
     def _taken(self, size: int) -> bytes:
@@ -238,7 +238,7 @@ class Body:
         self.unpacks = unpack is not None
         self.sink: Sink | None = None
         self.frames: Frames | None = None
-        """Of a WebSocket: each goes on at its end."""
+        """The frames of a WebSocket: each is delivered when it ends."""
         self._unpacking = Unpacking(unpack) if unpack is not None else None
 
     @property
@@ -270,13 +270,13 @@ class Body:
 
 
 class Unpacking:
-    """A packed body. One of gzip may have several members, which are one text."""
+    """Decompresses a body. A gzip body may have several members, which form one text."""
 
     def __init__(self, bits: int) -> None:
         self._bits = bits
         self._member = zlib.decompressobj(bits)
         self._is_begun = False
-        """Something of a member has come that is not at its end."""
+        """Whether a member has begun and not ended."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         size = 0
@@ -296,16 +296,16 @@ class Unpacking:
             yield made
 
     def _next_member(self, data: bytes) -> bytes:
-        """What is left of the data for it. Zeros may fill up a file of gzip, and mean nothing."""
+        """Return the data of the next member. gzip allows padding with zeros between members."""
         if self._bits == _PACKED[b"gzip"]:
             data = data.lstrip(b"\0")
         else:
-            raise Unreadable("the answer goes on after the end of what is packed")
+            raise Unreadable("the response continues after the end of its compressed data")
         if data:
             self._member = zlib.decompressobj(self._bits)
         return data
 
     def end(self) -> None:
-        """Unreadable where the end is missing: to the client it would look like all of it."""
+        """Raise Unreadable if the body is truncated: the client would take it for complete."""
         if self._is_begun:
-            raise Unreadable("the answer ends in the middle of what is packed")
+            raise Unreadable("the response ends in the middle of its compressed data")

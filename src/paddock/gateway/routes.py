@@ -1,4 +1,4 @@
-"""The kernel's routes: whether a connection to an address would end on this host."""
+"""Asks the kernel's routing table whether an address belongs to this host."""
 
 import errno
 import ipaddress
@@ -9,15 +9,15 @@ _RTM_GETROUTE, _REQUEST, _ERROR = 26, 1, 2
 _RTA_DST = 1
 _LOCAL, _BROADCAST, _ANYCAST = 2, 3, 4
 _UNROUTED = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EAFNOSUPPORT, errno.EINVAL, errno.EACCES)
-"""What the kernel says of addresses that lead nowhere, or are prohibited: no connection is made."""
+"""Errors for addresses without a route, or with a prohibited one: no connection is made."""
 
 
 def ends_here(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Ask the kernel each time, since addresses come and go.
+    """Whether a connection to the address would end on this host.
 
-    Its answer is the one that a connection would get: also addresses that are routed here without
-    being an interface's own are local to it. Where it gives none, the address counts as this
-    host's, which is closed to most.
+    The kernel is asked each time, because addresses come and go. It treats a connection the same
+    way, so addresses that are routed here without belonging to an interface count too. If it
+    gives no answer, the address counts as this host's, which most rules do not open.
     """
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     route = struct.pack("=8BI", family, address.max_prefixlen, 0, 0, 0, 0, 0, 0, 0)

@@ -12,9 +12,9 @@ _WITHOUT_VERSION = re.compile(_METHOD + rb"+" + _BLANK + rb"+(/|https?:)", re.I)
 _NO_END_YET = re.compile(_METHOD + rb"*(" + _BLANK + rb"|\Z)")
 """What a line that is longer than is read here would begin with, were it a request's."""
 _TLS_RECORDS = range(0x14, 0x19)
-"""Change of ciphers, alert, handshake, data, heartbeat. Stacks differ in which may come first."""
+"""ChangeCipherSpec to heartbeat. TLS stacks differ in which record may come first."""
 _SSL2, _SSL2_HELLO = 0x80, 1
-"""OpenSSL still lets a client ask for TLS in the form of SSL 2: two bytes of length, its kind."""
+"""OpenSSL still accepts an SSL 2 ClientHello: two bytes of length, then its type."""
 _NOT_TEXT = re.compile(rb"[^\t\v\f\r\n\x20-\xff]")
 
 
@@ -29,7 +29,7 @@ class Spoken(Enum):
 
 
 def spoken(beginning: bytes) -> Spoken:
-    """Anything that some server might take for TLS or HTTP is that, to be read strictly then."""
+    """Anything that some server might accept as TLS or HTTP counts as such, and is then checked."""
     is_tls = _may_be_tls(beginning)
     if is_tls is not False:
         return Spoken.TLS if is_tls else Spoken.UNKNOWN_YET
@@ -47,7 +47,7 @@ def spoken(beginning: bytes) -> Spoken:
 
 
 def _may_be_tls(beginning: bytes) -> bool | None:
-    """None while more is needed to tell."""
+    """Whether it may be TLS; None while more is needed."""
     first = beginning[0] if beginning else 0
     if not first & _SSL2:
         return first in _TLS_RECORDS

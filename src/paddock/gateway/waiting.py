@@ -28,7 +28,7 @@ class Waiting:
     """Its transport."""
     _held: bytearray
     _peeked: bytearray | None = None
-    """The beginning of the answer that decides what becomes of what the client sends."""
+    """The beginning of the answer, which decides how the client's data is handled."""
     _next_take: Callable[[bytes], Take | None]
     _granted: tuple[Rule, ...] = ()
     """Somebody's answer that it was allowed by: it holds for as long as it lasts."""
@@ -47,7 +47,7 @@ class Waiting:
         self._held += data
 
     def _drop(self, data: bytes) -> None:
-        """What comes is for nobody any more."""
+        """Discard data from the client: the connection is closing."""
 
     def _unheld(self) -> bytes:
         held = bytes(self._held)
@@ -89,8 +89,7 @@ class Waiting:
             self._client.pause_reading()
 
     def _hold_for_answer(self, next_take: Callable[[bytes], Take | None]) -> None:
-        """What the client sends waits until `next_take`, asked about all that the other side has
-        answered so far, says where it goes."""
+        """Hold the client's data until `next_take`, given the answer so far, returns a handler."""
         self._peeked, self._next_take = bytearray(), next_take
         self.take = self._hold_till_answered
 

@@ -37,11 +37,11 @@ class Definition:
 
 
 class Backoff:
-    """Decides when a process that ended unasked is started again: back-off, then giving up."""
+    """Decides when to restart a process that ended unexpectedly: back-off, then giving up."""
 
     def __init__(self) -> None:
         self.failures = 0
-        """Fast ones since the process was started on request or was last healthy."""
+        """Quick exits since the process was started on request or was last healthy."""
         self._delay = _FIRST_DELAY
 
     def after(self, lasted: float) -> float | None:

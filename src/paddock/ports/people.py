@@ -32,7 +32,7 @@ class Tokens(Protocol):
     def add(self, token: Token) -> None: ...
 
     def get(self, token_id: str, team_id: str = "") -> Token | None:
-        """Of the team, where one is named: another's is not there."""
+        """If a team is given, return None for an ID of another team."""
         ...
 
     def list(self, team_id: str, page: Page, *, person_id: str = "") -> Sequence[Token]: ...
@@ -57,7 +57,7 @@ class People(Protocol):
         ...
 
     def get(self, person_id: str, team_id: str = "") -> Person | None:
-        """Of the team, where one is named: another's is not there."""
+        """If a team is given, return None for an ID of another team."""
         ...
 
     def with_email(self, team_id: str, email: str) -> Person | None:
@@ -97,7 +97,7 @@ class Sessions(Protocol):
     def add(self, session: Session) -> None: ...
 
     def get(self, session_id: str, team_id: str = "") -> Session | None:
-        """Of the team, where one is named: another's is not there."""
+        """If a team is given, return None for an ID of another team."""
         ...
 
     def list(self, team_id: str, page: Page, *, holder: str = "") -> Sequence[Session]: ...

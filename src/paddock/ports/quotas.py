@@ -1,46 +1,46 @@
-"""Where quotas of teams and what they are measured by are kept."""
+"""Store quotas of teams, and compute their usage."""
 
 from typing import Protocol
 
 from paddock.domain.quota import Limits, QuotaName, Usage
 
 INSTALLATION = ""
-"""In place of a team: what holds for every team that has no limit of its own."""
+"""Used as a team's ID: limits that apply to every team without its own."""
 
 
 class Quotas(Protocol):
-    """Limits, and what counts against them. All of one moment: nothing is added meanwhile."""
+    """Limits and usage, consistent within one transaction."""
 
     def limits(self, team_id: str) -> Limits:
-        """Those that were set for it, without the installation's."""
+        """Return the limits set for this team, without the installation's."""
         ...
 
     def in_force(self, team_id: str) -> Limits:
-        """Its own, and the installation's for what it has none of."""
+        """Return the limits that apply: the team's own, then the installation's."""
         ...
 
     def put(self, team_id: str, limits: Limits) -> None: ...
 
     def reset(self, team_id: str, names: frozenset[QuotaName]) -> None:
-        """The installation's hold again. Absent is success."""
+        """Remove limits, so that the installation's apply again. Absent is success."""
         ...
 
     def usage(self, team_id: str) -> Usage: ...
 
     def stored(self, team_id: str, subject: str = "") -> int:
-        """Bytes of stored events and output of one sandbox or task; of all unless one is named."""
+        """Return the stored bytes of events and output: of a sandbox or task, or of the team."""
         ...
 
     def build_file_bytes(self, team_id: str) -> int:
-        """Of all that were handed in for builds."""
+        """Return the size of all files that the team uploaded for builds."""
         ...
 
     def put_build_file(self, team_id: str, digest: str, size: int, at: float) -> None:
-        """Instead of what is on record of it, if anything is."""
+        """Record an uploaded file, replacing an earlier record."""
         ...
 
     def forget_build_files(self, team_id: str, before: float) -> None:
-        """Those that were last used before."""
+        """Remove the records of files last used before this time."""
         ...
 
     def remove_build_file(self, team_id: str, digest: str) -> None:

@@ -13,7 +13,7 @@ class SshAccesses(Protocol):
     def add(self, access: SshAccess) -> None: ...
 
     def get(self, access_id: str, sandbox_id: str = "") -> SshAccess | None:
-        """Into the sandbox, where one is named."""
+        """Return an access; if a sandbox is given, only one of that sandbox."""
         ...
 
     def with_key(self, fingerprint: str) -> Sequence[SshAccess]:

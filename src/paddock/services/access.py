@@ -225,7 +225,7 @@ class Access:
         self._known.clear()
 
     async def team(self, principal: Principal, name: str) -> Team:
-        """By id or name; one's own unless one is named. NotFound for one that one may not see."""
+        """Find a team by ID or name; by default, the caller's. NotFound if it is not visible."""
 
         def look(tx: Transaction) -> Team | None:
             own = tx.teams.get(principal.team_id)

@@ -19,10 +19,10 @@ from paddock.services.quotas import check_quota
 
 MOST_BYTES = 2 << 30
 MOST_OF_TEAM = 16 << 30
-"""They are on the control plane's own disk, so there is a limit also where no quota is set."""
+"""A limit that applies with and without a quota: files are on the control plane's disk."""
 _KEPT_S = 7 * 86400.0
 _SMALLEST = 4096
-"""What a file takes at least."""
+"""The least that a file counts, in bytes."""
 _CHECKED_EVERY = 16 << 20
 _HASH = re.compile(r"[0-9a-f]{64}")
 _PIECE = 256 << 10
@@ -30,10 +30,10 @@ _PIECE = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class BuildFile:
-    """The files of one step.
+    """The files of one build step.
 
-    `digest` is the client's: it covers what an archive does not have, such as sizes of directories,
-    so nobody else can compute it. Content is therefore found only by whoever handed it in.
+    `digest` is computed by the client. It covers data that the archive does not contain, such as the
+    sizes of directories, so the server cannot verify it. Only the uploader can therefore use it.
     """
 
     team_id: str
@@ -48,13 +48,13 @@ class BuildFile:
 
 
 class BuildFiles:
-    """One file for each of them, in a directory of the control plane."""
+    """Uploaded build files, in a directory of the control plane."""
 
     def __init__(self, place: Path, store: Store) -> None:
         self._place = place
         self._store = store
         self._incoming: Counter[str] = Counter()
-        """Bytes of each team that are being handed in."""
+        """Bytes of uploads in progress, by team."""
 
     def has(self, file: BuildFile) -> bool:
         return self._path(file).is_file()
@@ -62,8 +62,10 @@ class BuildFiles:
     async def keep(
         self, file: BuildFile, data: AsyncIterator[bytes], announced: int | None = None
     ) -> None:
-        """Whole or not at all. Refused before anything is read if it is announced as too large for
-        the team's quota; what nobody has used for a week goes."""
+        """Store an upload completely or not at all, and remove files unused for a week.
+
+        If the announced size exceeds the team's quota, nothing is read.
+        """
         path, now = self._path(file), time.time()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         await asyncio.to_thread(_forget_old, path.parent, now - _KEPT_S)
@@ -82,7 +84,7 @@ class BuildFiles:
             raise
 
     async def _written(self, team_id: str, opened: BinaryIO, data: AsyncIterator[bytes]) -> int:
-        """How much it was. Looked at now and then: others may hand in something meanwhile."""
+        """Write an upload and return its size. Check room again and again: uploads are parallel."""
         size, next_check = 0, _CHECKED_EVERY
         try:
             async for piece in data:
@@ -108,7 +110,7 @@ class BuildFiles:
         path = self._path(file)
         if not path.is_file():
             raise NotFound(
-                f"the files {file.digest[:12]}… were not handed in by who builds",
+                f"you have not uploaded the files {file.digest[:12]}…",
                 remediation="upload them first",
             )
         os.utime(path)
@@ -129,9 +131,10 @@ def _check_room(tx: Transaction, team_id: str, size: int) -> None:
     used = tx.quotas.build_file_bytes(team_id)
     if used + size > MOST_OF_TEAM:
         raise QuotaExceeded(
-            f"your team may hand in {MOST_OF_TEAM >> 30} GiB of files for builds: it has "
+            f"your team may store {MOST_OF_TEAM >> 30} GiB of files for builds: it has "
             f"{used / MIB:.0f} MiB, and {size / MIB:.0f} MiB more were sent",
-            remediation=f"files that no build uses for {_KEPT_S / 86400:.0f} days are removed",
+            remediation="wait: files that no build uses for "
+            f"{_KEPT_S / 86400:.0f} days are removed",
         )
 
 

@@ -27,7 +27,7 @@ class Holder(StrEnum):
 
 
 OPERATORS = (Holder.PRESET, Holder.TEMPLATE)
-"""Those whose rules only operators change."""
+"""Holders whose rules only operators can change."""
 
 
 @dataclass(frozen=True, slots=True)

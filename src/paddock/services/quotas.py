@@ -25,21 +25,21 @@ _ACTOR = "paddock/quotas"
 
 @dataclass(frozen=True, slots=True)
 class QuotaState:
-    """One limit as it is in force."""
+    """One limit that applies to a team, and its usage."""
 
     name: QuotaName
     most: float | None
     used: float | None
-    """None where it is a limit of each sandbox."""
+    """None for limits of single sandboxes and tasks."""
     is_own: bool
-    """It was set for this team; otherwise the installation's holds."""
+    """Whether it is set for this team. If not, the installation's applies."""
 
 
 def check_quota(tx: Transaction, team_id: str, wanted: Usage) -> None:
-    """For who is about to add a row, in the same transaction.
+    """Raise QuotaExceeded or LimitExceeded if a new row would exceed a quota of the team.
 
-    Of all transactions that write, in all processes, one runs at a time. So of two creations at a
-    limit exactly one finds room.
+    Call this in the transaction that adds the row. Only one write transaction runs at a time, in
+    all processes. So of two requests for the last place exactly one succeeds.
     """
     limits = tx.quotas.in_force(team_id)
     if all(limits.get(name) is None for name in wanted.wanted):
@@ -48,26 +48,26 @@ def check_quota(tx: Transaction, team_id: str, wanted: Usage) -> None:
 
 
 def has_event_room(tx: Transaction, team_id: str, subject: str) -> bool:
-    """Whether more may be stored of what programs in a sandbox, or a task's agent, cause."""
+    """Whether more events of programs in a sandbox, or of a task's agent, may be stored."""
     return _full(tx, tx.quotas.in_force(team_id), team_id, subject) is None
 
 
 def check_event_room(tx: Transaction, team_id: str, subject: str, name: str) -> None:
-    """QuotaExceeded for who can be told that nothing more is stored."""
+    """Raise QuotaExceeded if no more events may be stored."""
     if quota := _full(tx, tx.quotas.in_force(team_id), team_id, subject):
         whose = name if quota is QuotaName.SANDBOX_EVENTS_MIB else _name_of(tx, team_id)
         raise QuotaExceeded(
             f"{whose} has used up its quota {quota}: no more events are stored",
-            remediation="wait until old events are removed (`retention.events_s`), or ask the "
-            "operators of this installation to raise it with `paddock team quota set`",
+            remediation="wait until old events are removed (`retention.events_s`), or ask an "
+            "operator to raise the limit with `paddock team quota set`",
         )
 
 
 def append_within(tx: Transaction, events: Sequence[Event]) -> Sequence[Event]:
-    """Append events that the inside of a sandbox has caused, as far as the quota has room.
+    """Append events that programs in a sandbox have caused, as far as the quota has room.
 
-    The event that uses up the quota is followed by `quota.reached`; what comes later is left out
-    until older events are removed.
+    The event that uses up the quota is followed by `quota.reached`. Later events are dropped until
+    older events are removed.
     """
     limits = {team: tx.quotas.in_force(team) for team in {event.team_id for event in events}}
     places = sorted({(event.team_id, event.subject) for event in events})
@@ -84,7 +84,7 @@ def append_within(tx: Transaction, events: Sequence[Event]) -> Sequence[Event]:
 
 
 def _full(tx: Transaction, limits: Limits, team_id: str, subject: str) -> QuotaName | None:
-    """The quota of stored events that is used up, if one is."""
+    """Return the quota of stored events that is used up, if any."""
     for name, whose in ((QuotaName.SANDBOX_EVENTS_MIB, subject), (QuotaName.EVENTS_MIB, "")):
         most = limits.get(name)
         if most is not None and tx.quotas.stored(team_id, whose) >= most * MIB:
@@ -98,7 +98,7 @@ def _name_of(tx: Transaction, team_id: str) -> str:
 
 
 class Quotas:
-    """What members see and operators set."""
+    """Shows quotas to members, and lets operators set them."""
 
     def __init__(self, store: Store, clock: Clock, access: Access) -> None:
         self._store = store
@@ -106,7 +106,7 @@ class Quotas:
         self._access = access
 
     async def set_defaults(self, limits: Limits) -> None:
-        """The installation's, as its settings have them when it starts."""
+        """Store the limits of the installation's settings, at each start."""
 
         def write(tx: Transaction) -> None:
             tx.quotas.reset(INSTALLATION, frozenset(QuotaName))
@@ -115,14 +115,14 @@ class Quotas:
         await self._store.write(write)
 
     async def show(self, principal: Principal, team: str) -> tuple[Team, Sequence[QuotaState]]:
-        """NotFound for another team, unless the caller manages teams."""
+        """Raise NotFound for another team, unless the caller manages teams."""
         found = await self._access.team(principal, team)
         return found, await self._store.read(lambda tx: _states(tx, found.id))
 
     async def change(
         self, principal: Principal, team: str, limits: Limits, reset: Collection[QuotaName] = ()
     ) -> tuple[Team, Sequence[QuotaState]]:
-        """What is above a lowered limit stays; nothing more is created until it is below."""
+        """Set or reset limits. Usage above a lowered limit stays, but cannot grow."""
         found = await self._access.team(principal, team)
         principal.require(Scope.TEAMS_MANAGE)
         check_limits(limits)

@@ -31,10 +31,10 @@ class Recall:
         store.on_events(self._hear)
 
     async def get(self, sandbox_id: str, team_id: str = ANY_TEAM) -> SandboxRecord | None:
-        """By id, in any state.
+        """Return a sandbox by ID, in any state.
 
-        Another team's and one that never was are looked for by the same query: what is remembered
-        of the former would be known by the time that the answer takes.
+        Another team's sandbox is never answered from the cache, but by the same query as an ID that
+        does not exist. Otherwise the response time would reveal that it exists.
         """
         known = self._known.get(sandbox_id)
         if (

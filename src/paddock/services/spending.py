@@ -23,7 +23,7 @@ _USAGE = "model-usage."
 _PRICES = "model-prices"
 _MOST_PRICES = 1000
 _MOST_MODELS = 300
-"""Of one account on one route: programs choose the names that they ask for."""
+"""Models of one account on one route. Programs choose the names, so their number is limited."""
 OTHERS = "(others)"
 TASK = "task"
 """The label by which people find a task's sandboxes. Who pays is not told by it."""
@@ -126,7 +126,7 @@ class Spending:
 
 
 def note_use(tx: Transaction, sandbox: SandboxRecord, use: ModelUse) -> Event:
-    """To the account's sums; what the log of events is to say of it."""
+    """Add a use to the account's sums, and return the event for it."""
     route = f"{_USAGE}{use.account}|{use.route}|"
     key, before = route + use.model, tx.values.get(route + use.model)
     if before is None and tx.values.count(route) >= _MOST_MODELS:

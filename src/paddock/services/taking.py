@@ -137,8 +137,8 @@ class Taking:
                 return self._earlier(tx, record.team_id, claimed)
         if wish.name:
             record = _placed(tx, record, wish)
-        # Its size is known once it is taken; until then it counts as the smallest there is.
-        # Paddock's own and evidence are counted, but not refused: no work is lost to a quota.
+        # Its size is known only after it is taken; until then it counts as 1 MiB. Automatic
+        # snapshots and evidence count but are not refused, so that a quota never loses work.
         if not record.automatic and record.quarantine is None:
             check_quota(tx, record.team_id, Usage(disk_mib=1.0))
         tx.snapshots.add(record)

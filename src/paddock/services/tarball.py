@@ -198,8 +198,8 @@ def _count(member: tarfile.TarInfo, found: Contents) -> None:
 def to_zip(source: BinaryIO, target: BinaryIO) -> None:
     """The same content as a zip: modes and symbolic links are kept, hard links become links.
 
-    The tar is what a sandbox says, so names that lead out of it are refused: whoever unpacks the
-    zip may use a program that follows them.
+    The tar comes from a sandbox, so names that lead out of the directory are refused: the user may
+    unpack the zip with a program that follows them.
     """
     count, links = 0, _Links()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as made:
@@ -220,7 +220,7 @@ def to_zip(source: BinaryIO, target: BinaryIO) -> None:
 def _check_for_zip(member: tarfile.TarInfo, links: _Links) -> None:
     name = posixpath.normpath(member.name)
     if _leads_out(name) or links.are_on(name):
-        raise Broken(f"the sandbox's tar has {member.name[:200]!r}, which leads out of it")
+        raise Broken(f"the sandbox's archive contains {member.name[:200]!r}, which leads out of it")
     if member.issym() or member.islnk():
         links.add(name)
 
@@ -232,7 +232,7 @@ def _add(
     name = name.encode("utf-8", "backslashreplace").decode()
     info = zipfile.ZipInfo(f"{name}/" if member.isdir() else name, _moment(member.mtime))
     if info.filename in made.NameToInfo:
-        raise Broken(f"the sandbox's tar has {member.name[:200]!r} twice")
+        raise Broken(f"the sandbox's archive contains {member.name[:200]!r} twice")
     info.compress_type = zipfile.ZIP_DEFLATED
     info.external_attr = _attributes(member)
     if member.isdir():

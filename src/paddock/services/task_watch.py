@@ -116,7 +116,7 @@ class Watch:
             await self._hold.change(lambda _tx, task: replace(task, vitals=began))
             return
         health = self._parts.config.health
-        # An answer that takes longer than a beat lasts counts as missed anyway.
+        # An answer that takes longer than a heartbeat interval counts as missed anyway.
         look_s = min(_LONGEST_LOOK_S, health.beat_lasts_s)
         sample = await _sampled(guest, self._hold.task, self._clock.wall(), look_s)
         now = self._clock.wall()

@@ -51,7 +51,7 @@ async def used(client, name):
 def refused(answer, quota, code="quota_exceeded"):
     assert (answer.status, answer.error["code"]) == (429, code), answer.body
     assert quota in answer.error["message"]
-    assert "operators" in answer.error["remediation"]
+    assert "operator" in answer.error["remediation"]
     return answer.error["message"]
 
 

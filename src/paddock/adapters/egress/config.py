@@ -20,8 +20,8 @@ class EgressConfig:
     """A file with authorities that vouch for hosts that credentials are sent to, beside those that
     this host trusts."""
     registries: tuple[str, ...] = ()
-    """Rules for addresses that are not public and that images may be fetched from, such as
-    `10.1.0.5:5000`; public ones need none."""
+    """Rules for private addresses that images may be fetched from, such as `10.1.0.5:5000`. Public
+    addresses need no rule."""
     gateway_uid: int = 99_990
     """Whom the gateway runs as: no user that has anything, and none of the sandboxes'."""
 

@@ -1,7 +1,7 @@
-"""The only way from a jail to a registry: a proxy that judges addresses as the egress gateway does.
+"""A proxy between a jail and registries that checks addresses as the egress gateway does.
 
-Every connection is resolved, judged and made here, so that neither a redirect, nor the `realm` that
-a registry names, nor a name whose address changes leads anywhere else.
+The proxy resolves, checks and opens every connection itself. So redirects, the `realm` that a
+registry names and DNS names that change their address cannot lead anywhere else.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from paddock.gateway.protocol import RuleText
 
 PROXY = ("127.0.0.2", 3128)
 _ANYWHERE = ("*:*", "0.0.0.0/0:*", "[::/0]:*")
-"""Public addresses need no rule of an operator, private ones do."""
+"""Public addresses need no rule by an operator; private ones do."""
 _FURTHEST_RANGE = 16
 _HTTPS = 443
 _LOOPBACK = "127.0.0.1"
@@ -33,7 +33,7 @@ _LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class RegistryAccess:
-    """What operators have set about it."""
+    """Settings of operators for access to registries."""
 
     allowed: tuple[str, ...] = ()
     hosts: Mapping[str, str] = field(default_factory=dict)
@@ -45,10 +45,10 @@ class RegistryAccess:
 
     @property
     def listeners(self) -> tuple[tuple[str, int], ...]:
-        """Where programs inside find the proxy, and the loopback registries that are allowed.
+        """Addresses inside the jail of the proxy and of the loopback registries that are allowed.
 
-        Go's HTTP client asks no proxy for what is on loopback, so those are found where they
-        would be outside.
+        Go's HTTP client uses no proxy for loopback addresses. So a loopback registry has the same
+        address inside as outside.
         """
         return (PROXY, *dict.fromkeys(self._loopback()))
 
@@ -63,11 +63,11 @@ class RegistryAccess:
                 yield from ((address, port) for port in range(first, last + 1))
 
     def authorities(self) -> str:
-        """Those whose certificates a registry may have, in PEM."""
+        """Return the certificate authorities that registries are checked against, in PEM."""
         return authority.authorities(self.certificates)
 
     def check(self, image: RegistryImage) -> None:
-        """Raise Forbidden where that can be told without asking a name server."""
+        """Raise Forbidden if the image is refused, as far as that is known without a DNS query."""
         host = _LOOPBACK if image.host == "localhost" else image.host
         outside, rules = self._outside(), [parse(each) for each in (*self.allowed, *_ANYWHERE)]
         if why := outside.objection_known(rules, host, image.port or _HTTPS):
@@ -80,7 +80,7 @@ class RegistryAccess:
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[tuple[Journal, int]]:
-        """Serve the listeners that are sent to the descriptor. The journal has what was refused."""
+        """Serve the listeners that are sent to the descriptor. The journal records refusals."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
             ours.setblocking(False)
@@ -120,7 +120,7 @@ def _client(kind: type[Brokered], fence: Fence) -> asyncio.Protocol:
 
 
 class _Loopback(Brokered):
-    """To a port of this host's loopback, by the same address."""
+    """A connection to a loopback port of this host, under the same address."""
 
     def _begin(self, transport: asyncio.BaseTransport) -> None:
         host, port = transport.get_extra_info("sockname")[:2]
@@ -142,13 +142,13 @@ async def _received(channel: socket.socket, most: int) -> list[socket.socket]:
 
 
 def refusals(journal: Journal) -> Sequence[str]:
-    """In words, the last one last."""
+    """Describe the refused connections, oldest first."""
     flows = [each for each in journal.drain(0).flows if not each.allowed]
     return [f"{each.host}:{each.port}: {each.why}" for each in flows]
 
 
 def refused(image: RegistryImage, why: str) -> Forbidden:
     return Forbidden(
-        f"the image {image} is not fetched: {why}",
+        f"the image {image} was refused: {why}",
         remediation="an operator can allow the registry's address in the setting egress.registries",
     )

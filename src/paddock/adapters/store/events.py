@@ -119,7 +119,7 @@ class SqlEvents:
 
 
 def _size(data: Any) -> int:
-    """As `length` of the column and a row: it is ASCII throughout."""
+    """Return the stored size in bytes, equal to SQL `length` because the text is ASCII."""
     return len(encode(data)) + ROW
 
 

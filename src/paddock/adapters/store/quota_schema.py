@@ -1,4 +1,4 @@
-"""The tables of quotas: limits of teams, and what is counted because it is nowhere added up."""
+"""Tables for quotas: limits of teams, and usage that no other table has."""
 
 from sqlalchemy import BigInteger, Column, Double, Table
 
@@ -8,7 +8,7 @@ from paddock.adapters.store.schema import metadata
 quota = Table(
     "quota",
     metadata,
-    # Without a foreign key: the empty team is the installation.
+    # No foreign key: an empty team means the installation.
     Column("team_id", Line, primary_key=True),
     Column("name", Line, primary_key=True),
     Column("most", Double),
@@ -18,7 +18,7 @@ stored = Table(
     "stored",
     metadata,
     Column("team_id", Line, primary_key=True),
-    # A sandbox, a task or whatever else events are about; empty for all of the team.
+    # The sandbox, task or other subject of the events; empty for the team's total.
     Column("subject", Line, primary_key=True),
     Column("bytes", BigInteger, nullable=False),
 )

@@ -28,9 +28,9 @@ from paddock.domain.volume import DEFAULT_MIB
 from paddock.ports.quotas import INSTALLATION
 
 ROW = 128
-"""What a row takes beside its content, about: many small ones fill a disk, too."""
+"""Approximate overhead of a row in bytes: many small rows fill a disk, too."""
 _SMALLEST_SNAPSHOT = MIB
-"""One that is being taken has no size yet, and counts all the same."""
+"""The size of a snapshot that is being taken, in bytes: its real size is not known yet."""
 _ADD = text(
     "INSERT INTO stored (team_id, subject, bytes) VALUES (:team_id, :subject, :bytes)"
     " ON CONFLICT (team_id, subject) DO UPDATE SET bytes = stored.bytes + excluded.bytes"
@@ -41,7 +41,7 @@ _LIMITS = select(table.c.team_id, table.c.name, table.c.most).where(
 _STORED = select(total.c.bytes).where(
     total.c.team_id == bindparam("team_id"), total.c.subject == bindparam("subject")
 )
-# One that has failed never runs again, but its disk may still be there.
+# A failed sandbox never runs again, but its disk may still exist.
 _RUNS = sandbox.c.state != SandboxState.FAILED
 _OF_SANDBOXES = select(
     func.count(),
@@ -52,7 +52,7 @@ _OF_SANDBOXES = select(
 _SNAPSHOT = func.coalesce(snapshot.c.size_bytes, 0)
 _VOLUME = func.coalesce(volume.c.size_mib, DEFAULT_MIB)
 _DISK = union_all(
-    # One without a size, where nothing could keep it to one, counts as if it had the usual size.
+    # A volume without a size, on providers that cannot limit it, counts as the default size.
     select(func.coalesce(func.sum(cast(_VOLUME, BigInteger) * MIB), 0)).where(
         volume.c.team_id == bindparam("team_id")
     ),
@@ -137,7 +137,7 @@ class SqlQuotas:
 
 
 def count_stored(connection: Connection, sizes: Iterable[tuple[str, str, int]]) -> None:
-    """Add bytes to what is stored of a team and a subject; fewer are negative."""
+    """Add to the stored bytes of a team and a subject. Negative sizes subtract."""
     sums: dict[tuple[str, str], int] = {}
     for team_id, subject, size in sizes:
         for key in {(team_id, subject), (team_id, "")}:
@@ -148,5 +148,5 @@ def count_stored(connection: Connection, sizes: Iterable[tuple[str, str, int]]) 
 
 
 def forget_empty(connection: Connection) -> None:
-    """Subjects of which nothing is stored any more."""
+    """Delete the totals of subjects that have no stored events left."""
     connection.execute(delete(total).where(total.c.bytes <= literal(0)))

@@ -86,7 +86,7 @@ sandbox = Table(
     Column("owner", Line, nullable=False, server_default=""),
     Column("body", Json, nullable=False),
     Column("identity", Line, nullable=False, server_default=""),
-    # Copies of what the body says, to be added up.
+    # Copies of values in the body, so that SQL can sum them.
     Column("cpus", Double, nullable=False, server_default="0"),
     Column("memory_mib", BigInteger, nullable=False, server_default="0"),
     Column("disk_mib", BigInteger, nullable=False, server_default="0"),

@@ -21,9 +21,9 @@ _OF_SCRIPTS = ("", "&<>", "&<>'", "&<>'\"", "&<>'=", "&<>'+`\"")
 
 
 def forms(value: bytes) -> Sequence[bytes]:
-    """As it is, in UTF-16, escaped for URLs, JSON and HTML, byte by byte as numbers, and in base64
-    (also twice) and base32 at any place of a longer text. Those that are too short to tell are left
-    out."""
+    """Return the value unchanged, in UTF-16, escaped for URLs, JSON and HTML, as numeric bytes, and
+    in base64 (also twice) and base32 at any offset of a longer text. Forms that are too short to be
+    recognised are left out."""
     text = value.decode("utf-8", "replace")
     found = [value, *(each.encode() for each in (*_in_json(text), *_in_html(text)))]
     found += _in_urls(value)
@@ -119,7 +119,7 @@ def _in_utf16(text: str) -> Iterator[bytes]:
 
 
 def _in_numbers(value: bytes) -> Iterator[bytes]:
-    """As dumps and lists of bytes have them."""
+    """Yield the bytes as numbers, as in hex dumps and lists."""
     for digits in ("{:02x}", "{:02X}"):
         for between in ("", " ", ":", "-", ", 0x", ",0x", " 0x", "\\x"):
             yield between.join(map(digits.format, value)).encode()

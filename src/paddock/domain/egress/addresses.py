@@ -128,8 +128,11 @@ def _objection(rules: Sequence[Rule], address: Address, port: int, *, own: bool)
 
 
 def _opens_own(rule: Rule, network: Network) -> bool:
-    """Whether it opens an address of this host. Rules for private ones are operators' by whoever
-    checks them (`check_rules`); a public one could be anybody's."""
+    """Whether the rule opens an address of this host.
+
+    Only operators can set rules for private addresses (`check_rules`), but any member can set one
+    for a public address.
+    """
     return network.num_addresses == 1 and (rule.by_operator or is_private(network))
 
 

@@ -30,7 +30,7 @@ class Say:
     source: str
     wish: EgressWish
     is_operator: bool = False
-    """Only those who run the installation change it."""
+    """Whether only operators can change it."""
 
 
 @dataclass(frozen=True, slots=True)

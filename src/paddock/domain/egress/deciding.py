@@ -46,7 +46,7 @@ def judge_connection(rules: Sequence[Rule], name: str, address: str, port: int) 
 
 
 def is_for_tls(rule: Rule | None, port: int) -> bool:
-    """Whether a connection that this rule allows has to begin with a ClientHello, or as HTTP."""
+    """Whether a connection that this rule allows must begin as TLS, HTTP or SSH."""
     return port == TLS_PORT or (rule is not None and rule.is_https)
 
 

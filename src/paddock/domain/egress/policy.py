@@ -37,7 +37,7 @@ class SourcedRule:
     source: str = "sandbox"
     """`preset development`, `template base`, `app shop`, `sandbox`."""
     by_operator: bool = False
-    """It is one of a preset or a template, which only operators change."""
+    """Whether it belongs to a preset or a template, which only operators can change."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ class Rule:
     """A pattern; empty is any."""
     text: str = ""
     by_operator: bool = False
-    """Who runs the installation has set it."""
+    """Whether an operator has set it."""
 
     @property
     def looks_at_requests(self) -> bool:
@@ -53,7 +53,7 @@ class Rule:
 
     @property
     def is_https(self) -> bool:
-        """Whether it was written with `https://`, and so is about TLS on whatever port it names."""
+        """Whether the rule was written with `https://`: it then means TLS on any port it names."""
         url = _URL.fullmatch(self.text.removeprefix("!"))
         return url is not None and url["scheme"].lower() == "https"
 

@@ -69,7 +69,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(ClientDisconnect)
     async def left(request: Request, _error: ClientDisconnect) -> JSONResponse:
-        # Not logged: it needs no token, so anyone could fill the log with it.
+        # Not logged: no token is needed for this, so anyone could fill the log.
         return JSONResponse(plain_body(request, "invalid_request", LEFT, "send all of it"), 400)
 
     @app.exception_handler(Exception)

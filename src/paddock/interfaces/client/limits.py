@@ -1,4 +1,4 @@
-"""What the SDK says of limits."""
+"""Limits as the SDK returns them."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,8 @@ class QuotaInfo:
 
     name: str
     limit: float | None
-    """None where there is none."""
+    """None means unlimited."""
     used: float | None
-    """None where it is a limit of each sandbox or task."""
+    """None for limits of single sandboxes and tasks."""
     own: bool
-    """Set for this team; otherwise the installation's setting holds."""
+    """Whether it is set for this team. If not, the installation's settings apply."""

@@ -1,4 +1,4 @@
-"""The account that answers at the other end of a loopback connection, as the kernel names it."""
+"""Checks which user's process answers a loopback connection, according to the kernel."""
 
 import asyncio
 import ipaddress
@@ -22,12 +22,12 @@ _PAUSE_S = 0.005
 
 
 class OwnConnector(aiohttp.TCPConnector):
-    """Connects to servers of one account only, for a token that this account alone can read.
+    """Connects only to servers of one user, for a token that only this user can read.
 
-    Every user of a machine may listen on its loopback. A server of the token's own account could
-    read the token's file anyway, so sending it there gives nothing away. The check is made on the
-    connection itself, before a byte is sent: between a look at the listener and the connect,
-    another process could take the port.
+    Every user of a machine can listen on its loopback. A server of the token's owner could read the
+    token's file anyway, so sending the token there reveals nothing. The check is made on the
+    connection itself, before a byte is sent: after a check of the listener, another process could
+    still take the port.
     """
 
     def __init__(self, owner: int, *, limit: int, keepalive_timeout: float) -> None:
@@ -49,13 +49,13 @@ class OwnConnector(aiohttp.TCPConnector):
     async def _check(self, connection: "Connection", url: str) -> None:
         protocol, transport = connection.protocol, connection.transport
         if protocol is None or transport is None or protocol in self._checked:
-            return  # nothing is sent over what is closed
+            return  # a closed connection sends nothing
         here, there = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
         if (found := await _accepted_by(there, here)) != self._owner:
             who = "another machine or container" if found is None else f"uid {found}"
             raise Unauthenticated(
-                f"the admin token of this machine was not sent: {url} is answered by {who}, and "
-                f"the token is of a server with uid {self._owner}",
+                f"the admin token of this machine was not sent: {who} answers at {url}, but the "
+                f"token belongs to a server with uid {self._owner}",
                 remediation="set PADDOCK_TOKEN to a token of that server, or correct PADDOCK_URL",
             )
         self._checked.add(protocol)
@@ -64,7 +64,7 @@ class OwnConnector(aiohttp.TCPConnector):
 async def _accepted_by(
     local: tuple[str, int], remote: tuple[str, int], within_s: float = _ACCEPT_S
 ) -> int | None:
-    """The uid that accepted this connection; None where no process of this machine did."""
+    """Return the uid that accepted this connection; None if no process of this machine did."""
     at_server, at_client = _shown(*local[:2]), _shown(*remote[:2])
     deadline = asyncio.get_running_loop().time() + within_s
     while (found := _find(at_server, at_client)) is not None:
@@ -83,7 +83,7 @@ def _find(local: frozenset[str], remote: frozenset[str]) -> tuple[int, int] | No
         try:
             lines = table.read_text().splitlines()[1:]
         except OSError:
-            continue  # a machine without IPv6, or without these tables: then nobody is known
+            continue  # a machine without IPv6, or without these tables
         for line in lines:
             fields = line.split()
             if fields[1] in local and fields[2] in remote:
@@ -92,7 +92,7 @@ def _find(local: frozenset[str], remote: frozenset[str]) -> tuple[int, int] | No
 
 
 def _shown(host: str, port: int) -> frozenset[str]:
-    """How the tables write an address: in words of the machine's byte order, IPv4 also mapped."""
+    """Format an address as the tables do: words in host byte order, IPv4 also IPv6-mapped."""
     address = ipaddress.ip_address(host.partition("%")[0])
     forms = [address.packed]
     if isinstance(address, ipaddress.IPv4Address):

@@ -28,8 +28,8 @@ class Place:
     hint: str = ""
     """Where a token was looked for and not found."""
     owner: int | None = None
-    """The uid of the server that wrote the token, if it comes from a data directory: no other
-    server is sent it."""
+    """The uid of the server that wrote the token, if it comes from a data directory. The token is
+    sent to no other server."""
 
 
 def find_place(url: str = "", token: str = "", environ: Mapping[str, str] | None = None) -> Place:
@@ -37,7 +37,7 @@ def find_place(url: str = "", token: str = "", environ: Mapping[str, str] | None
     PADDOCK_TOKEN, `client.toml` in the user's configuration, then the server of this machine.
 
     A token from a file goes only to the server that the file is about. For a data directory that
-    is the server that wrote it, whichever port is meant.
+    is the server that wrote it, on any port.
     """
     env = os.environ if environ is None else environ
     token = token or env.get(TOKEN_VARIABLE, "")

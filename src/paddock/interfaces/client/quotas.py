@@ -8,11 +8,11 @@ from paddock.interfaces.client.server import Server, segment
 
 
 class AsyncQuotas:
-    """Those of your team; operators see and set those of every team."""
+    """Quotas of your team. Operators can see and set those of every team."""
 
     @classmethod
     async def list(cls, team: str = "", *, server: Server | None = None) -> Sequence[QuotaInfo]:
-        """Of your own team unless one is named."""
+        """List the limits of a team; by default, of your own."""
         place = server or Server()
         if not team:
             me = await place.call("GET", "/v1/me")
@@ -23,7 +23,7 @@ class AsyncQuotas:
     async def set(
         cls, team: str, limits: Mapping[str, float | str | None], *, server: Server | None = None
     ) -> Sequence[QuotaInfo]:
-        """A number, `"unlimited"`, or None for what the installation's settings say."""
+        """Set limits: a number, `"unlimited"`, or None to use the installation's settings."""
         place = server or Server()
         return _limits(await place.call("PATCH", _path(team), json=dict(limits), repeatable=True))
 

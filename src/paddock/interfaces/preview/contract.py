@@ -77,7 +77,7 @@ class Edits:
             if any(char in name + value for char in b"\r\n\0") or not name:
                 raise ValueError(f"{name!r}: {value!r} is no header")
         if self.target and self.target.split() != [self.target]:
-            raise ValueError(f"{self.target!r} is no target")
+            raise ValueError(f"{self.target!r} is not a target")
         object.__setattr__(self, "names", named - FRAMING)
         kept = [(name, value) for name, value in self.put if name.lower() not in FRAMING]
         object.__setattr__(self, "block", b"".join(b"%b: %b\r\n" % header for header in kept))

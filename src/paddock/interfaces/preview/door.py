@@ -223,8 +223,8 @@ def _visitor(head: RequestHead) -> Visitor:
 def _cookies(head: RequestHead) -> list[tuple[bytes, bytes]]:
     """Every cookie with its name, as RFC 6265 separates them.
 
-    The same function finds our cookie and removes it: two parsers would leave a cookie that one of
-    them does not see.
+    One function both finds and removes our cookie: with two parsers, one could miss a cookie that
+    the other accepts.
     """
     lines = [value for name, value in head.headers if name.lower() == b"cookie"]
     pairs = [pair.strip() for line in lines for pair in line.split(b";")]
@@ -271,7 +271,7 @@ def _entrance(head: RequestHead, link: str) -> Reply:
 
 
 def _on_this_host(target: bytes) -> bytes:
-    """A target that a browser resolves against the host it is on.
+    """Return a target that a browser resolves against the current host.
 
     Two slashes at the beginning name another host, and browsers read a backslash as a slash. They
     also remove tabs and line ends; a request line has none.

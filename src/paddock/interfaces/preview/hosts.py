@@ -39,7 +39,7 @@ def is_below(host: str, domain: str = DEFAULT_DOMAIN) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the name always means this machine: no DNS server has a say in it (RFC 6761)."""
+    """Whether the name always means this machine, without DNS (RFC 6761)."""
     name = host.lower().removesuffix(".")
     if name == "localhost" or name.endswith(".localhost"):
         return True

@@ -1,4 +1,4 @@
-"""The hosts that are answered where requests need no token."""
+"""Restricts the Host header where requests need no token."""
 
 from collections.abc import Awaitable
 
@@ -10,9 +10,9 @@ from paddock.interfaces.preview.pages import Pages, Trouble
 class KnownHosts:
     """A front's `resolve` that refuses every host name it does not know.
 
-    Without tokens the browser's same-origin rule is the only border. DNS rebinding crosses it: a
-    page's own host name begins to mean this machine. Such a name is in the Host header, so only
-    names that nobody else's DNS server answers for are let through.
+    Without tokens the browser's same-origin policy is the only protection. DNS rebinding bypasses
+    it: a page's own host name resolves to this machine. The Host header then has that name, so only
+    names that an attacker's DNS server cannot answer for are accepted.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class KnownHosts:
         trouble = Trouble(
             403,
             "forbidden",
-            f"this server asks for no token, so it does not answer as {head.host[:200]}",
+            f"the host {head.host[:200]} is not allowed, because this server runs without tokens",
             "use http://127.0.0.1 or http://localhost; set server.public_url if this is its name",
             title="Unknown host",
         )

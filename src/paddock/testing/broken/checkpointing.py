@@ -17,7 +17,7 @@ from paddock.testing.simulated import IMAGE, SimulatedProvider
 GOES_ON = "a_snapshot_with_memory_goes_on_where_it_was"
 KEYS = "a_key_stands_for_a_snapshot_with_or_without_memory"
 HASTY = Terms(TEMPLATE, image=IMAGE, patience=0.1)
-"""For defects that show when a program that should go on does not."""
+"""For defects that show because a program does not continue: a short wait is enough."""
 
 
 class BeginsAnew(CheckpointingProvider):

@@ -77,7 +77,7 @@ async def _connected(pid: int) -> str:
 
 @contextlib.contextmanager
 def addresses_locked() -> Iterator[None]:
-    """One process at a time takes addresses: until the cable is up, no route shows them."""
+    """Let one process at a time take addresses: no route shows them until the link is up."""
     with Path("/run/paddock-cable.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

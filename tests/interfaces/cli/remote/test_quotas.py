@@ -15,9 +15,9 @@ def test_quotas_are_shown_set_and_reset(cli, running):
     refused = member("create", "--template", "plain")
     assert refused.returncode != 0
     said = refused.stderr.decode()
-    assert "team small may have 1 sandboxes: it has 1" in said
+    assert "team small is limited to 1 sandboxes: it has 1" in said
     assert "paddock team quota set small --sandboxes N" in said
     own = {each["name"]: each for each in member.answer("team", "quota", "show")["limits"]}
     assert (own["sandboxes"]["used"], own["sandboxes"]["limit"]) == (1, 1)
-    assert b"is no limit" in cli("team", "quota", "set", "small", "--cpus", "many").stderr
+    assert b"is not a number" in cli("team", "quota", "set", "small", "--cpus", "many").stderr
     member.text("rm", "only")

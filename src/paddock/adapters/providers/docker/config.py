@@ -27,8 +27,8 @@ class DockerConfig:
     init: str = ""
     """A static program that only reaps, for joined guests; empty looks for catatonit."""
     registries: tuple[str, ...] = (DOCKER_HUB,)
-    """Where the engine may pull an image from that a sandbox's creator names outright. The engine
-    follows a registry's redirects, so only those that are trusted; templates may use any."""
+    """Registries that the engine may pull an image from if a sandbox names it. List only trusted
+    ones, because the engine follows their redirects. Templates may use any registry."""
     nofile: int = 65_536
     """Most files a process may have open."""
     tmp_mib: int = 0

@@ -53,7 +53,7 @@ def _additions(passwd: str, group: str) -> bytes:
 def closed_archive(archive: tarfile.TarFile, buffer: io.BytesIO) -> bytes:
     """Close an archive and return it without padding.
 
-    Podman reads up to the end of the archive and fails when more is sent, depending on the moment.
+    Podman stops reading at the end of the archive. It sometimes fails if more data is sent.
     """
     end = archive.offset + 2 * tarfile.BLOCKSIZE
     archive.close()

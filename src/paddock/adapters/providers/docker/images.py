@@ -75,10 +75,10 @@ class Images:
     names: Names
     source: ImageSource = no_templates
     registries: tuple[str, ...] = ()
-    """Where an image may be in that is named outright."""
+    """Registries of images that a sandbox may name."""
     _turns: Turns = field(default_factory=Turns)
     _pulled: dict[str, str] = field(default_factory=dict)
-    """Ids of images that a registry has given to anybody who asks, by reference."""
+    """IDs of images that were pulled without a login, by reference."""
 
     async def template(self, template: str) -> Base:
         """By a template's name, or the name of an image; imported or pulled when first needed."""
@@ -119,16 +119,16 @@ class Images:
         return seen
 
     async def _public(self, image: RegistryImage) -> str:
-        """The id of an image that anybody can pull.
+        """Return the ID of an image that anyone can pull.
 
-        An image of the engine is not taken for it by its name: it may have been built here, or
-        pulled with a password, and be nothing for whoever can name it.
+        A local image of the same name is not used: it may have been built here or pulled with a
+        password, so a tenant who knows its name need not have access to it.
         """
         if image.registry not in self.registries:
             raise Forbidden(
-                f"the image {image} is in a registry that the engine may not pull from",
+                f"the engine may not pull {image} from this registry",
                 remediation="an operator can add the registry to the setting docker.registries, "
-                f"or make a template of docker:{image}",
+                f"or create a template from docker:{image}",
             )
         name = str(image)
         async with self._turns.take(name):
@@ -138,7 +138,7 @@ class Images:
             await self._pull(name)
             seen = await self._inspect(name)
             if seen is None:
-                raise Broken(f"the engine pulled image {name} and does not have it")
+                raise Broken(f"the engine pulled the image {name}, but does not list it")
             self._pulled[name] = _with_algorithm(seen["Id"])
             return self._pulled[name]
 
@@ -325,7 +325,7 @@ async def tar(root: Path, options: Sequence[str] = ()) -> AsyncIterator[bytes]:
         while data := await process.stdout.read(_CHUNK):
             yield data
         if await process.wait() != 0:
-            raise Broken("the files of the template could not all be read")
+            raise Broken("some files of the template could not be read")
     finally:
         if process.returncode is None:
             process.kill()

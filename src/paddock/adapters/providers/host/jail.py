@@ -1,8 +1,8 @@
-"""The way into a jail: gives up root in namespaces of its own, then becomes bubblewrap.
+"""Run a program in a jail: enter new namespaces, give up root, then execute bubblewrap.
 
-Programs that read what a tenant has made, such as an image, run in one. They are another user, have
-no network but the listeners that are handed out here, and see no file of the host that they are not
-shown. Files in the scratch directory have the owners that they are given inside.
+Programs that read untrusted data, such as an image, run in a jail. They run as another user, have
+no network except the listeners created here, and see no host files except those shown to them.
+Files in the scratch directory have the owners that they are given inside.
 """
 
 import json
@@ -19,7 +19,7 @@ from paddock.adapters.providers.host import syscalls, user_namespaces
 from paddock.adapters.providers.host.routes import raise_loopback
 
 FIRST_ID, IDS = 0x7FFE0000, 65536
-"""On this host: of no user, and far above those that sandboxes have."""
+"""IDs on this host that belong to no user; they follow the ranges of sandboxes."""
 _BOOTSTRAP = (
     "import sys; sys.path[:0] = sys.argv.pop().split(':'); "
     "sys.modules.update(dict.fromkeys(('ssl', '_ssl', '_hashlib'))); "
@@ -45,24 +45,24 @@ class Plan:
 
     command: tuple[str, ...]
     options: tuple[str, ...]
-    """For bubblewrap, beside what every jail has."""
+    """Options for bubblewrap, in addition to those of every jail."""
     scratch: str = ""
-    """A directory that it sees as /scratch and may write to."""
+    """A directory that the program sees as /scratch and may write to."""
     source: str = ""
-    """A file or directory that it sees as /source."""
+    """A file or directory that the program sees as /source."""
     owners: bool = False
-    """Whether it may give files in the scratch directory to other owners."""
+    """Whether the program may change the owners of files in the scratch directory."""
     listeners: tuple[tuple[str, int], ...] = ()
-    """On its own loopback; sent to who holds the other end of `channel`."""
+    """Addresses on the jail's loopback. The listening sockets are sent over `channel`."""
     channel: int = -1
     most_bytes: int = 0
-    """Of one file that it writes."""
+    """The largest file that the program may write; 0 sets no limit."""
 
     def argv(self) -> list[str]:
         if os.geteuid() == 0:
             paths = ":".join(path for path in sys.path if path and Path(path).is_dir())
             return [sys.executable, "-I", "-S", "-c", _BOOTSTRAP, json.dumps(asdict(self)), paths]
-        # Who has no privileges keeps their own id, and can hand out no listener.
+        # Without root the program keeps the caller's ID, and no listeners can be created.
         limits = [f"--{name}={most}" for name, most in self._limits()]
         return ["prlimit", *limits, "--", *self.bubblewrap(self.scratch, self.source)]
 
@@ -76,7 +76,7 @@ class Plan:
             resource.setrlimit(getattr(resource, f"RLIMIT_{name.upper()}"), (most, most))
 
     def bubblewrap(self, scratch: str, source: str) -> list[str]:
-        """The command, where the two directories are shown from these places."""
+        """Return the command line, with these paths as scratch directory and source."""
         argv = ["bwrap", "--unshare-pid", "--die-with-parent", "--new-session", "--clearenv"]
         if os.geteuid() == 0:
             argv += ["--cap-drop", "ALL"]
@@ -106,7 +106,7 @@ def main(text: str) -> None:
 
 
 def _give_up_root(plan: Plan) -> None:
-    """Enter a user namespace, and all others as its root, who is nobody on this host."""
+    """Enter a user namespace whose root has no rights on this host, then the other namespaces."""
     trees: list[tuple[int, Path]] = []
     is_file = bool(plan.source) and Path(plan.source).is_file()
     with user_namespaces.mapped(FIRST_ID, IDS) as namespace:
@@ -118,7 +118,7 @@ def _give_up_root(plan: Plan) -> None:
     os.setgroups([])
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)
-    syscalls.set_death_signal(signal.SIGKILL)  # a change of credentials forgets it
+    syscalls.set_death_signal(signal.SIGKILL)  # a change of credentials clears it
     syscalls.unshare(_NAMESPACES)
     raise_loopback()
     _hand_out(plan)
@@ -133,7 +133,7 @@ def _give_up_root(plan: Plan) -> None:
 
 
 def _readable(source: str, namespace: int) -> int:
-    """What an operator has named may be root's alone, and on a file system without mapped ids."""
+    """Mount the source with mapped IDs if its file system supports them."""
     try:
         return syscalls.bound_tree(source, _INERT, namespace)
     except OSError:

@@ -59,7 +59,7 @@ class LaunchControl:
     """Descriptors the launcher keeps open for as long as it lives, such as the owner's lock."""
     fast_cgroups: bool = True
     pool: Path | None = None
-    """Where the disks of its sandboxes are mounted; those of other installations are let go of."""
+    """The mount point of its sandboxes' disks. The launcher detaches other installations' pools."""
     _process: subprocess.Popen[bytes] | None = None
     _socket: socket.socket | None = None
     _waiting: dict[int, asyncio.Future[dict[str, Any]]] = field(default_factory=dict)

@@ -112,8 +112,8 @@ class Launcher:
         """Run a program; what it wants to have mounted is so for just as long as it takes."""
         undo = self.mounter.mount_all(**wanted)
         output = os.memfd_create("output")
-        # Not /dev/null: crun gives its standard streams to the sandbox's root, who could then
-        # change the permissions of the host's device.
+        # Not /dev/null: crun changes the owner of its standard streams to the sandbox's root, who
+        # could then change the permissions of the host's device.
         nothing, write = os.pipe()
         os.close(write)
         try:

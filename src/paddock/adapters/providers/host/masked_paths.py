@@ -1,4 +1,4 @@
-"""Paths of /proc and /sys that say something of the host, and that no sandbox can read."""
+"""Paths in /proc and /sys that reveal details of the host. No sandbox can read them."""
 
 MASKED = (
     "/proc/acpi",

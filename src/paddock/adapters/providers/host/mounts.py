@@ -18,10 +18,10 @@ _UNIFIED = "/sys/fs/cgroup/unified"
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """A directory or a file of the host at another path, where a runtime takes it from.
+    """A bind mount of a host directory or file, which the runtime then mounts into a sandbox.
 
-    The kernel of the host enforces the attributes. A runtime cannot be relied upon: crun 1.8 drops
-    them for what may be written to, and gVisor truncates files that may only be read.
+    The host's kernel enforces the attributes. Runtimes do not do so reliably: crun 1.8 drops them
+    for writable mounts, and gVisor truncates read-only files.
     """
 
     source: str
@@ -29,7 +29,7 @@ class Bind:
     read_only: bool = False
     noexec: bool = False
     stored: bool = False
-    """Its owners are those of a disk, to be shifted to the sandbox's own."""
+    """Whether owners are those on disk, which have to be shifted to the sandbox's range."""
 
     @property
     def attributes(self) -> int:
@@ -46,9 +46,9 @@ class Overlay:
     volume: str
     target: str
     above: str = ""
-    """What a sandbox has changed, to be looked at only."""
+    """A read-only layer with the changes of a sandbox, mounted above the others."""
     stored: bool = True
-    """The volume's owners are those of its disk, not yet the sandbox's own."""
+    """Whether owners of the volume are those on disk, which have to be shifted."""
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Mounter:
         syscalls.unshare(syscalls.CLONE_NEWNS)
         syscalls.mount("none", "/", "", syscalls.MS_REC | syscalls.MS_SLAVE)
         for foreign in _pools() - {pool}:
-            # A copy of the mount would keep it in use after its own installation let go of it.
+            # A copy of the mount would keep the pool in use after its own installation unmounts it.
             syscalls.umount(foreign, syscalls.MNT_DETACH)
         with contextlib.suppress(OSError):
             # crun refuses to work where cgroup v1 and v2 are mounted side by side.
@@ -93,7 +93,7 @@ class Mounter:
         binds: Iterable[dict[str, Any]],
         ids: dict[str, Any] | None,
     ) -> Callable[[], None]:
-        """Mount all that a program wants to find; the answer unmounts."""
+        """Mount everything that a program needs. The returned function unmounts it."""
         with contextlib.ExitStack() as mounted, contextlib.ExitStack() as held:
             mappings = None
             if ids is not None:
@@ -113,8 +113,8 @@ class Mounter:
     def _mount_overlay(self, overlay: "Overlay", mappings: Mappings | None) -> Callable[[], None]:
         """Mount a sandbox's root, the uppermost of the lower layers first; the answer unmounts.
 
-        The layers are named by views of them in our own directory, so that no path of the host is
-        in the sandbox's mount table. The overlay keeps its own clones of the views.
+        The layers are bind-mounted in the launcher's directory and named relative to it, so that no
+        host path is in the sandbox's mount table. The overlay keeps its own clones of these mounts.
         """
         sandbox = mappings.sandbox if mappings else -1
         disk = mappings.disk if mappings else -1
@@ -132,7 +132,7 @@ class Mounter:
 
     @contextlib.contextmanager
     def _view(self, source: str, mapping: int) -> Iterator[str]:
-        """The name of a directory of ours that shows the source."""
+        """Bind-mount the source in the launcher's directory and yield its name there."""
         name = str(next(self._numbers))
         place = self.directory / name
         place.mkdir()
@@ -147,7 +147,7 @@ class Mounter:
 
 
 def _pools() -> set[str]:
-    """Where pools of installations are mounted: images of btrfs, each beside its mount point."""
+    """Return the mount points of installations' pools: btrfs, with `pool.img` beside them."""
     lines = [line.split(" ") for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     points = {fields[4] for fields in lines if fields[fields.index("-") + 1] == "btrfs"}
     return {each for each in map(_plain, points) if (Path(each).parent / "pool.img").exists()}

@@ -60,10 +60,10 @@ _NAMESPACE_FLAGS = 0x7E020000
 _EVERYTHING = 0xFFFFFFFF
 _AF_VSOCK, _AF_LAST = 40, 45
 _BTRFS = 0x94 << 8
-"""The kind of btrfs's own requests. With them a sandbox could make subvolumes in what is mounted
-into it, which the limits of its disk do not hold for and which rm(1) cannot remove."""
+"""The type number of btrfs ioctls. With them a sandbox could create subvolumes in what is mounted
+into it. The disk limit does not cover those, and rm(1) cannot remove them."""
 _SHARING = (0x40049409, 0x4020940D, 0xC0189436)
-"""FICLONE, FICLONERANGE and FIDEDUPERANGE, which every file system has under btrfs's kind."""
+"""FICLONE, FICLONERANGE and FIDEDUPERANGE: all file systems share btrfs's number for them."""
 _PERSONALITIES = (0x0, 0x0008, 0x20000, 0x20008, 0x40000, _EVERYTHING)
 
 
@@ -111,8 +111,8 @@ def _rules() -> list[_Rule]:
             _Rule(("socket",), None, (_Compare(0, "SCMP_CMP_EQ", family),))
             for family in range(_AF_VSOCK + 1, _AF_LAST + 1)
         ),
-        # Every ioctl but those of btrfs. "Another kind" is said bit by bit: one rule cannot compare
-        # an argument twice, and the kernel looks at 32 of its 64 bits.
+        # Allow every ioctl except those of btrfs. A rule cannot compare an argument twice, so each
+        # rule allows the numbers that differ in one bit. The kernel uses 32 of the 64 bits.
         *(
             _Rule(("ioctl",), None, (_Compare(1, "SCMP_CMP_MASKED_EQ", bit, bit & ~_BTRFS),))
             for bit in (1 << number for number in range(8, 16))

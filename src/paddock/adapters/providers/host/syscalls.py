@@ -36,7 +36,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _SECCOMP_MODE_FILTER = 2
 _KEEP_CAPABILITIES = 1 << 2
-"""SECBIT_NO_SETUID_FIXUP: a change of the user takes no capability away."""
+"""SECBIT_NO_SETUID_FIXUP: capabilities stay when the user changes."""
 _CLONE_VM = 0x100
 _WALL = 0x40000000
 _STACK = 64 << 10
@@ -90,8 +90,10 @@ def umount(target: str, flags: int = 0) -> None:
 
 
 def mount_bind(source: str, target: str, attributes: int, user_namespace: int = -1) -> None:
-    """Show `source` at `target` with these attributes, and with its owners shifted by the mapping
-    of a user namespace, if one is given. The attributes hold from the first moment."""
+    """Bind-mount `source` at `target` with these attributes, which apply from the start.
+
+    If a user namespace is given, its mapping shifts the owners.
+    """
     tree = bound_tree(source, attributes, user_namespace)
     try:
         attach_tree(tree, target)
@@ -100,7 +102,7 @@ def mount_bind(source: str, target: str, attributes: int, user_namespace: int = 
 
 
 def bound_tree(source: str, attributes: int, user_namespace: int = -1) -> int:
-    """A descriptor of a mount of `source` with these attributes and owners, attached nowhere."""
+    """Return a descriptor of a detached mount of `source` with these attributes and owners."""
     flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC
     tree = _check(
         _libc.syscall(_SYS_OPEN_TREE, _AT_FDCWD, source.encode(), flags), f"open_tree {source}"
@@ -120,21 +122,21 @@ def bound_tree(source: str, attributes: int, user_namespace: int = -1) -> int:
 
 
 def attach_tree(tree: int, target: str) -> None:
-    """Show a mount that is attached nowhere, in the mount namespace of the caller."""
+    """Attach a detached mount in the mount namespace of the caller."""
     arguments = (tree, b"", _AT_FDCWD, target.encode(), _MOVE_MOUNT_F_EMPTY_PATH)
     _check(_libc.syscall(_SYS_MOVE_MOUNT, *arguments), f"move_mount {target}")
 
 
 @contextlib.contextmanager
 def waiting_in_user_namespace(owner: int) -> Iterator[int]:
-    """A process that only waits, in a new user namespace that belongs to `owner`.
+    """Run a process that only waits, in a new user namespace that belongs to `owner`.
 
-    It shares our memory and runs nothing but pause(2), so that it costs no copy of it.
+    The process shares our memory and runs only pause(2), so nothing has to be copied.
     """
     stack = ctypes.create_string_buffer(_STACK)
     top = (ctypes.addressof(stack) + _STACK) & ~0xF
     waits = ctypes.cast(_libc.pause, ctypes.c_void_p)
-    # With all capabilities: some hosts let nobody else make user namespaces.
+    # Keep all capabilities: some hosts restrict user namespaces to privileged processes.
     _check(_libc.prctl(_PR_SET_SECUREBITS, _KEEP_CAPABILITIES, 0, 0, 0), "prctl securebits")
     try:
         os.setresuid(-1, owner, -1)
@@ -159,7 +161,7 @@ def set_child_subreaper() -> None:
 
 
 def set_death_signal(number: int) -> None:
-    """Have the kernel send it to this process when its parent ends."""
+    """Have the kernel send this signal to the process when its parent ends."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0), "prctl pdeathsig")
 
 

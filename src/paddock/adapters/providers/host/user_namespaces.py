@@ -1,4 +1,4 @@
-"""User namespaces with an id range of their own, made without a fork of the launcher."""
+"""User namespaces with their own ID ranges, created without forking the launcher."""
 
 import contextlib
 import errno
@@ -10,22 +10,22 @@ from pathlib import Path
 from paddock.adapters.providers.host import syscalls
 
 _KEPT_LIMITS = {"max_inotify_instances": 1024, "max_inotify_watches": 524_288}
-"""For each user of a sandbox. All others are of namespaces and of fanotify, which none may make."""
+"""Limits for each user of a sandbox. The others (namespaces, fanotify) are 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ids:
-    """The ids of one sandbox: those from 0 inside are `count` from `first` on the host.
+    """The IDs of one sandbox: 0 to `count` - 1 inside map to `first` and up on the host.
 
-    Its files are stored with `stored` in the place of `first`, so that copies of a disk and shared
-    volumes are of use to sandboxes with other ranges.
+    On disk its files have owners from `stored` up, so that sandboxes with other ranges can use
+    copies of a disk and shared volumes.
     """
 
     first: int
     stored: int
     count: int
     namespace: str
-    """The file at which a runtime finds the user namespace."""
+    """The path at which the runtime finds the user namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +33,14 @@ class Mappings:
     """Descriptors of user namespaces."""
 
     sandbox: int
-    """In which the sandbox lives: from 0 inside to `first`. It suits template layers as well."""
+    """The sandbox's namespace: maps 0 inside to `first`. Template layers use it as well."""
     disk: int
-    """From what is stored to `first`. The host's root stays itself: it makes an overlay's files."""
+    """Maps `stored` to `first`. Root stays root, because it creates the overlay's files."""
 
 
 @contextlib.contextmanager
 def opened(ids: Ids) -> Iterator[Mappings]:
-    """Both namespaces of a range; they last as long as a mount or a process uses them."""
+    """Create both namespaces of a range. They exist as long as a mount or process uses them."""
     with contextlib.ExitStack() as held:
         sandbox = _make(f"0 {ids.first} {ids.count}\n", ids.first)
         held.callback(os.close, sandbox)
@@ -51,7 +51,7 @@ def opened(ids: Ids) -> Iterator[Mappings]:
 
 @contextlib.contextmanager
 def mapped(first: int, count: int) -> Iterator[int]:
-    """A namespace in which the ids from 0 are `count` from `first` on the host."""
+    """Create a namespace in which 0 to `count` - 1 map to `first` and up on the host."""
     namespace = _make(f"0 {first} {count}\n", first)
     try:
         yield namespace
@@ -60,8 +60,11 @@ def mapped(first: int, count: int) -> Iterator[int]:
 
 
 def _make(mapping: str, owner: int) -> int:
-    """The kernel counts what is used in a user namespace for its owner too, outside. An owner of
-    each sandbox's own keeps it from using up what root, and so every other sandbox, may have."""
+    """Create a user namespace and return a descriptor of it.
+
+    The kernel also counts usage in a user namespace against the namespace's owner outside. Each
+    sandbox has its own owner, so it cannot exhaust root's limits, which all sandboxes share.
+    """
     with syscalls.waiting_in_user_namespace(owner) as child:
         for kind in ("uid_map", "gid_map"):
             Path(f"/proc/{child}/{kind}").write_text(mapping)
@@ -70,9 +73,10 @@ def _make(mapping: str, owner: int) -> int:
 
 @contextlib.contextmanager
 def limits() -> Iterator[int]:
-    """The directory of a user namespace's limits, in a /proc that can be written to.
+    """Open the directory of a user namespace's limits, in a writable /proc.
 
-    The kernel shows those of whoever looks into it: of another namespace once that was entered.
+    The kernel shows the limits of the process that reads: after it enters another namespace, those
+    of that namespace.
     """
     directory = os.open("/proc/sys/user", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -82,9 +86,9 @@ def limits() -> Iterator[int]:
 
 
 def set_limits(directory: int) -> None:
-    """Bound what the kernel counts by user, in the user namespace of the calling process.
+    """Limit what the kernel counts per user, in the user namespace of the calling process.
 
-    Where /proc/sys is read-only, as in most containers, the host's own bounds for an owner hold.
+    If /proc/sys is read-only, as in most containers, the host's own limits apply.
     """
     for name in os.listdir(directory):
         try:

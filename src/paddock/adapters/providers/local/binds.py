@@ -1,4 +1,4 @@
-"""Bind mounts of a bundle: the launcher makes them, and the sandbox's mount table is checked."""
+"""Bind mounts of a bundle: the launcher creates them, and the mount table is checked."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,16 +10,16 @@ from paddock.adapters.providers.local.storage.mounts import Mount, mounts
 from paddock.domain.errors import Broken
 
 _OF_THE_KERNEL = frozenset("cgroup cgroup2 devpts devtmpfs mqueue overlay proc sysfs tmpfs".split())
-"""File systems that a sandbox has of its own, or that hold nothing of the host's disks."""
+"""File systems that belong to the sandbox or contain no files of the host's disks."""
 
 
 def relocate(
     config: dict[str, Any], place: Path, *, read_only_only: bool, stored: Sequence[Path] = ()
 ) -> tuple[dict[str, Any], list[Bind]]:
-    """The same bundle with its bind mounts taken from below `place`, and what to mount there.
+    """Return the bundle with its bind mounts taken from below `place`, and what to mount there.
 
-    The host's kernel then enforces their attributes, whatever the runtime does. What lies in one of
-    the directories `stored` has the owners of a disk.
+    The host's kernel then enforces their attributes, whatever the runtime does. Files below one of
+    the directories `stored` have the owners that are on disk.
     """
     relocated, binds = [], []
     for number, mount in enumerate(config["mounts"]):
@@ -51,8 +51,8 @@ def _make_like(source: Path, target: Path) -> None:
 
 
 def check_attributes(ref: str, pid: int) -> None:
-    """Broken unless every mount of the host's files in a sandbox keeps set-user-ID programs and
-    devices from working, and programs in the guest's state from being started."""
+    """Raise Broken unless every mount of host files in a sandbox has `nosuid` and `nodev`, and that
+    of the guest's state also `noexec`."""
     for mount in mounts(str(pid)):
         if mount.kind not in _OF_THE_KERNEL and (missing := _missing(mount)):
             raise Broken(

@@ -37,7 +37,7 @@ class BundleSpec:
     cgroup_path: str
     resources: Resources
     idmap: IdMap | None
-    """How ids inside are shown on the host; None leaves them as they are."""
+    """How IDs inside map to IDs on the host; None maps them to themselves."""
     no_new_privs: bool
     init_argv: tuple[str, ...] = (INIT, "-P")
     extra_mounts: tuple[dict[str, Any], ...] = ()
@@ -47,7 +47,7 @@ class BundleSpec:
     read_only: bool = False
     """Nothing on the root file system can be changed."""
     user_namespace: str = ""
-    """The file at which one with the id mapping is found."""
+    """The path of a user namespace with this mapping."""
 
 
 def build(spec: BundleSpec) -> dict[str, Any]:

@@ -106,7 +106,7 @@ class Trial:
         yield "checkpoint", engine.checkpoint_argv(state, image, "one")
         yield "resume", engine.simple_argv(state, "resume", "one")
         yield "delete", engine.delete_argv(state, "one")
-        # As with a real sandbox, the copy has other arguments. Newer builds of gVisor refuse that.
+        # As with a real sandbox, the copy has other arguments. Newer gVisor builds refuse them.
         self._write_bundle("-P", "two")
         yield "restore", engine.restore_argv(state, self.place, image, "two")
         # Only one that goes on can be paused.

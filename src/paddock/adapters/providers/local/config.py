@@ -28,6 +28,6 @@ class LocalConfig:
     template_cache: Path | None = None
     """Where built templates are kept as archives, for other data directories to take."""
     image_mib: int = 32_768
-    """The most that a container image may take, with its files unpacked."""
+    """The most that an unpacked container image may take."""
     warm: dict[str, int] = field(default_factory=dict)
     """How many sandboxes of which template wait ready."""

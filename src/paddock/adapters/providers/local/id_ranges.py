@@ -1,7 +1,7 @@
-"""Ranges of ids on this host: each running sandbox has one of its own.
+"""ID ranges on this host: each running sandbox has its own.
 
-What the kernel counts by user (pipes, descriptors under way, inotify, queues) is then counted for
-each sandbox apart.
+So the kernel counts per-user resources (pipes, in-flight descriptors, inotify, message queues)
+separately for each sandbox.
 """
 
 import fcntl
@@ -12,31 +12,31 @@ from pathlib import Path
 from paddock.domain.errors import QuotaExceeded
 
 FIRST = 0x78000000
-"""Above the ids that systemd and SSSD give away, and below those that are negative to some."""
+"""Above the IDs that systemd and SSSD assign, and below 2^31, where signed IDs turn negative."""
 SIZE = 0x10000
 COUNT = 2046
-"""The two ranges above are for jails of programs (`host.jail`)."""
+"""The two ranges above these are reserved for jails (`host.jail`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdRanges:
-    """Those of the whole host. A link from a range's number to a directory says that it is taken,
-    for as long as the directory exists."""
+    """The ranges of the whole host. A symbolic link, named after a range's number, reserves it as
+    long as the directory that it points to exists."""
 
     directory: Path
 
     def take(self, holder: Path) -> int:
-        """The first id of a range that is the holder's until it is removed."""
+        """Reserve a range until the directory `holder` is removed. Return the range's first ID."""
         with (self.directory / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             begin = zlib.crc32(holder.name.encode())
             for number in ((begin + step) % COUNT for step in range(COUNT)):
                 link = self.directory / str(number)
-                if not link.exists():  # no link, or one to what is gone
+                if not link.exists():  # no link, or a dangling one
                     link.unlink(missing_ok=True)
                     link.symlink_to(holder)
                     return FIRST + number * SIZE
         raise QuotaExceeded(
-            f"all {COUNT} ranges of ids on this host are in use by sandboxes",
+            f"all {COUNT} ID ranges of this host are in use by sandboxes",
             remediation="stop or destroy sandboxes that are no longer needed",
         )

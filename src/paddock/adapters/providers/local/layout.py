@@ -102,7 +102,7 @@ class Layout:
 
 
 def ids_of(layout: Layout) -> Path:
-    """Which ranges of ids are taken; of all installations on this host."""
+    """The directory of reserved ID ranges, shared by all installations on this host."""
     return layout.run.parent / "ids"
 
 

@@ -203,7 +203,7 @@ class Machines:
         return Ready(directory, bound, ids)
 
     def _ids(self, record: SandboxRecord, directory: Path) -> Ids | None:
-        """A range that is the machine's own for as long as its bundle exists."""
+        """Reserve an ID range for as long as the bundle exists."""
         if record.idmap is None:
             return None
         namespace = directory / "user"

@@ -110,8 +110,8 @@ class OpenNetwork:
             *self._plugged(cable),
             lend=(namespace,),
         )
-        # The gateway is its only neighbour, and there is no link-local address: the kernel has one
-        # table of neighbours for the whole host, which a sandbox could fill by asking for many.
+        # The gateway is the only neighbour, and there is no link-local address. The kernel has one
+        # neighbour table for the whole host, which a sandbox could fill otherwise.
         await _ip(
             f"address add {self.address(number)}/32 dev eth0",
             "link set eth0 addrgenmode none",

@@ -110,7 +110,7 @@ def find_python(lower: Path, template: str) -> str:
     """Where the image has its Python, which this kind of sandbox needs."""
     with rooted.opened_root(lower) as root:
         for candidate in _PYTHONS:
-            # By the image's own links, which would lead through the host's directories otherwise.
+            # Resolve links inside the image: otherwise they lead to directories of the host.
             with suppress(OSError), rooted.opened(root, candidate, os.O_PATH | os.O_NOFOLLOW):
                 return f"/{candidate}"
     raise InvalidRequest(

@@ -43,8 +43,8 @@ class SharedVolumes:
             )
         if size_mib is not None and size_mib > (most := host_resources(self.storage.pool).disk_mib):
             raise InvalidRequest(
-                f"a volume of {size_mib} MiB was asked for, but this host's pool has {most} MiB",
-                remediation=f"ask for {most} MiB or less",
+                f"a volume of {size_mib} MiB was requested, but this host's pool has {most} MiB",
+                remediation=f"request {most} MiB or less",
             )
         await uncancelled(asyncio.to_thread(self._create, self.place(volume), size_mib))
 

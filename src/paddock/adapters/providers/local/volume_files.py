@@ -102,7 +102,7 @@ class LocalVolumeFiles:
                 ) from None
             if error.errno == errno.ENOTEMPTY:
                 raise Conflict(f"{path[:200]} in the volume is written to meanwhile") from None
-            # Without the path on this host: a member reads it.
+            # Without the host path: a member reads the error.
             bare = OSError(error.errno, error.strerror)
             raise explain(bare, Path(f"volume {self.place.name}")) from error
 

@@ -56,7 +56,7 @@ async def ready(given: Given) -> JSONResponse:
     responses={200: {"content": {"text/plain": {}}}},
 )
 async def metrics(given: Given, who: Who) -> Response:
-    """Prometheus series of the whole installation, for its operators. It takes `settings:read`."""
+    """Prometheus series of the whole installation, for its operators. Needs `settings:read`."""
     who.require(Scope.SETTINGS_READ)
     if not who.operator:
         raise Forbidden(

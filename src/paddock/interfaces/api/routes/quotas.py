@@ -19,7 +19,7 @@ Number = Annotated[float, Field(ge=0, allow_inf_nan=False)] | Literal["unlimited
 
 
 class ChangeQuota(Shape):
-    """New limits. What is left out stays; null is what the installation's settings say."""
+    """New limits. Omitted limits stay; null resets a limit to the installation's settings."""
 
     sandboxes: Whole = None
     cpus: Number = None
@@ -34,9 +34,9 @@ class LimitShape(Shape):
     """One limit."""
 
     name: QuotaName
-    limit: float | None = Field(description="null: there is none")
-    used: float | None = Field(description="null where it is a limit of each sandbox or task")
-    own: bool = Field(description="set for this team; otherwise the installation's setting holds")
+    limit: float | None = Field(description="null: unlimited")
+    used: float | None = Field(description="null for limits of single sandboxes and tasks")
+    own: bool = Field(description="whether it is set for this team; if not, the settings apply")
 
 
 class QuotaShape(Shape):
@@ -49,15 +49,15 @@ class QuotaShape(Shape):
 
 @router.get("")
 async def get(given: Given, who: Who, team: str) -> QuotaShape:
-    """Your team's, by name or id; of any team for admins of the operating team."""
+    """Get your team's quota, by name or id. Admins of the operating team can get any team's."""
     return _show(*await given.quotas.show(who, team))
 
 
 @router.patch("")
 async def change(given: Given, who: Who, team: str, wanted: ChangeQuota) -> QuotaShape:
-    """Set limits, at once. For admins of the operating team.
+    """Set limits, with immediate effect. For admins of the operating team.
 
-    What a team has above a lowered limit stays; it creates nothing more until it is below.
+    If the usage is above a lowered limit, nothing is removed, and nothing more can be created.
     """
     said = {QuotaName(name): getattr(wanted, name) for name in wanted.model_fields_set}
     limits = {k: None if v == _UNLIMITED else v for k, v in said.items() if v is not None}

@@ -30,7 +30,7 @@ class Limit(click.ParamType[float | str]):
         except ValueError:
             amount = -1.0
         if not 0 <= amount < float("inf"):
-            self.fail(f"{value!r} is no limit; give a number, `unlimited` or `default`", param, ctx)
+            self.fail(f"{value!r} is not a number, `unlimited` or `default`", param, ctx)
         return int(amount) if amount.is_integer() else amount
 
 
@@ -44,7 +44,7 @@ def quota() -> None:
 @output_options
 @pass_invocation
 def show(invocation: Invocation, team: str) -> None:
-    """Show the limits of your team, or of TEAM for operators."""
+    """Show the limits and usage of your team, or of TEAM (operators only)."""
     name = team or ask("GET", "/v1/me")["team"]["id"]
     _print(invocation, ask("GET", _path(name)))
 
@@ -59,13 +59,13 @@ def _limits(command: Any) -> Any:
 
 
 _HELP = {
-    QuotaName.SANDBOXES: "Sandboxes that are not deleted.",
-    QuotaName.CPUS: "CPUs of all of them together.",
-    QuotaName.MEMORY_MIB: "Memory of all of them together.",
+    QuotaName.SANDBOXES: "Number of sandboxes that are not deleted.",
+    QuotaName.CPUS: "Total CPUs of all sandboxes.",
+    QuotaName.MEMORY_MIB: "Total memory of all sandboxes.",
     QuotaName.DISK_MIB: "Disks of sandboxes, volumes, snapshots, files and templates of builds.",
-    QuotaName.TASKS: "Tasks that are not over.",
-    QuotaName.EVENTS_MIB: "Stored events and output of agents.",
-    QuotaName.SANDBOX_EVENTS_MIB: "The same of one sandbox or task.",
+    QuotaName.TASKS: "Number of unfinished tasks.",
+    QuotaName.EVENTS_MIB: "Stored events and agent output.",
+    QuotaName.SANDBOX_EVENTS_MIB: "Stored events and agent output of one sandbox or task.",
 }
 
 
@@ -75,10 +75,13 @@ _HELP = {
 @output_options
 @pass_invocation
 def set_limits(invocation: Invocation, /, team: str, **limits: float | str | None) -> None:
-    """Set limits of TEAM, for operators: a number, `unlimited`, or `default` for the settings'."""
+    """Set limits of TEAM (operators only).
+
+    LIMIT is a number, `unlimited`, or `default` for the limit in the settings.
+    """
     said = {k: None if v == _DEFAULT else v for k, v in limits.items() if v is not None}
     if not said:
-        raise click.UsageError("no limit is given, such as --sandboxes 20")
+        raise click.UsageError("specify at least one limit, such as --sandboxes 20")
     _print(invocation, ask("PATCH", _path(team), json=said))
 
 

@@ -12,7 +12,7 @@ from paddock.interfaces.client.server import Server
 
 
 class Quotas:
-    """Those of your team; operators see and set those of every team."""
+    """Quotas of your team. Operators can see and set those of every team."""
 
     _inner: AsyncQuotas
 
@@ -21,12 +21,12 @@ class Quotas:
 
     @classmethod
     def list(cls, team: str = "", *, server: Server | None = None) -> Sequence[QuotaInfo]:
-        """Of your own team unless one is named."""
+        """List the limits of a team; by default, of your own."""
         return portal().run(AsyncQuotas.list(team, server=server))
 
     @classmethod
     def set(
         cls, team: str, limits: Mapping[str, float | str | None], *, server: Server | None = None
     ) -> Sequence[QuotaInfo]:
-        """A number, `"unlimited"`, or None for what the installation's settings say."""
+        """Set limits: a number, `"unlimited"`, or None to use the installation's settings."""
         return portal().run(AsyncQuotas.set(team, limits, server=server))

@@ -162,9 +162,9 @@ def check_subvolumes(directory: Path) -> None:
 
 
 def _destroy_nested(filesystem: int, subvolume: int) -> list[int]:
-    """Destroy the subvolumes that were made inside, also read-only ones; returns their ids.
+    """Destroy nested subvolumes, including read-only ones, and return their IDs.
 
-    Sandboxes cannot make any. An older version let their root do so in what was mounted there.
+    Sandboxes cannot create subvolumes. In older versions, root in a sandbox could.
     """
     found: list[tuple[int, ioctls.Nested]] = []
     waiting = [subvolume]
@@ -175,7 +175,7 @@ def _destroy_nested(filesystem: int, subvolume: int) -> list[int]:
                 ioctls.make_writable(root)
             found.append((outer, inner))
             waiting.append(inner.id)
-    for outer, inner in reversed(found):  # none before those that are in it
+    for outer, inner in reversed(found):  # inner ones first
         with ioctls.opened_by_id(filesystem, outer, inner.directory) as directory:
             ioctls.destroy_subvolume(directory, inner.name)
     return [inner.id for _, inner in found]

@@ -49,7 +49,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """A subvolume within another: its id, and the directory and name that it has there."""
+    """A subvolume within another: its ID, and the inode of its directory and its name there."""
 
     id: int
     directory: int
@@ -80,7 +80,7 @@ def destroy_subvolume(parent: int, name: str | bytes) -> None:
 
 
 def make_writable(subvolume: int) -> None:
-    """Nothing within a read-only subvolume can be removed."""
+    """Clear the read-only flag, so that the content of the subvolume can be removed."""
     fcntl.ioctl(subvolume, _SUBVOL_SETFLAGS, struct.pack("=Q", 0))
 
 
@@ -88,7 +88,7 @@ def make_writable(subvolume: int) -> None:
 def opened_by_id(
     filesystem: int, subvolume: int, inode: int = FIRST_FREE_OBJECTID
 ) -> Iterator[int]:
-    """A directory by its numbers: its path may be too long to name, or change meanwhile."""
+    """Open a directory by its numbers: its path may be too long, or change meanwhile."""
     found = next(_search(filesystem, subvolume, inode, _INODE_ITEM))[1]
     generation = struct.unpack_from("=Q", found)[0] & 0xFFFFFFFF
     handle = struct.pack("=Ii", 20, _HANDLE_WITHOUT_PARENT)
@@ -127,7 +127,7 @@ def subvolume_exists(filesystem: int, subvolume: int) -> bool:
 
 
 def _search(filesystem: int, tree: int, objectid: int, kind: int) -> Iterator[tuple[int, bytes]]:
-    """The offsets and contents of all items of one kind."""
+    """Yield the offsets and contents of all items of one kind."""
     offset = 0
     while True:
         page = bytearray(4096)

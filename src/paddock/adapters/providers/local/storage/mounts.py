@@ -19,7 +19,7 @@ class Mount:
     source: str
     options: str
     attributes: frozenset[str] = frozenset()
-    """Such as `ro` and `nosuid`: of this mount, not of the file system."""
+    """Attributes such as `ro` and `nosuid`, of this mount and not of the file system."""
 
 
 def mount_of(path: Path) -> Mount:

@@ -55,7 +55,7 @@ class Storage(Protocol):
         ...
 
     def empty(self, volume: Path) -> None:
-        """Remove the files in `upper`, which stays mounted where it is after a delete()."""
+        """Remove the files in `upper`. Sandboxes keep it mounted after `delete()`."""
         ...
 
     def set_limit(self, volume: Path, limit_bytes: int | None) -> None:

@@ -1,4 +1,4 @@
-"""skopeo and umoci, run in a jail: what they read comes from strangers."""
+"""skopeo and umoci, run in a jail because they read untrusted data."""
 
 import asyncio
 import os
@@ -21,11 +21,11 @@ from paddock.domain.errors import TimedOut, TooLarge
 from paddock.domain.image_reference import RegistryImage
 
 SCRATCH = "/scratch"
-"""Where a program in a jail sees its scratch directory, as `unpack` and others name it."""
+"""The path of the scratch directory inside a jail."""
 SOURCE = "/source"
 _LOOK_S = 0.5
 _REST = 4
-"""How many times as long as a look takes nobody looks."""
+"""The pause after each measurement, as a multiple of the time that it took."""
 _POLICY = "/etc/containers/policy.json"
 _CONTAINERS = (_POLICY, "/etc/containers/registries.conf", "/etc/containers/registries.conf.d")
 _SMALL = 16 << 20
@@ -36,7 +36,7 @@ _ENVIRONMENT = {"PATH": "/usr/bin:/usr/sbin:/bin", "HOME": SCRATCH, "LC_ALL": "C
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The most that one image may be."""
+    """Limits for one image."""
 
     size_mib: int = LocalConfig().image_mib
     entries: int = 2_000_000
@@ -45,7 +45,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class ImageTools:
-    """Each run has namespaces of its own."""
+    """Runs skopeo and umoci, each time in new namespaces."""
 
     access: RegistryAccess = field(default_factory=RegistryAccess)
     bounds: Bounds = field(default_factory=Bounds)
@@ -57,8 +57,8 @@ class ImageTools:
         source: Path | None = None,
         image: RegistryImage | None = None,
     ) -> bytes:
-        """Its output. Only for an image in a registry there is a network."""
-        # Without the file it refuses everything; a host that has one keeps its say.
+        """Run skopeo and return its output. It has a network only with an `image` in a registry."""
+        # Without a policy file skopeo refuses everything. If the host has one, it applies.
         lax = [] if Path(_POLICY).exists() else ["--insecure-policy"]
         command = ("skopeo", *lax, *arguments)
         if image is None:
@@ -112,7 +112,7 @@ class ImageTools:
                 ) from error
 
     async def _watched(self, scratch: Path | None, work: Coroutine[Any, Any, bytes]) -> bytes:
-        """What a program in a jail says. TooLarge ends it, or comes when it has ended."""
+        """Return the program's output. Stop it if the scratch directory gets too large."""
         loop, pause, task = asyncio.get_running_loop(), _LOOK_S, asyncio.ensure_future(work)
         try:
             is_over = False
@@ -132,17 +132,18 @@ class ImageTools:
         size, entries = _measured(scratch)
         if size > self.bounds.size_mib << 20:
             raise TooLarge(
-                f"the image takes more than {self.bounds.size_mib} MiB",
-                remediation="use a smaller one, or raise the setting local.image_mib",
+                f"the image is larger than {self.bounds.size_mib} MiB",
+                remediation="use a smaller image, or raise the setting local.image_mib",
             )
         if entries > self.bounds.entries:
             raise TooLarge(
-                f"the image has more than {self.bounds.entries} files", remediation="use another"
+                f"the image has more than {self.bounds.entries} files",
+                remediation="use an image with fewer files",
             )
 
 
 def _surroundings(scratch: Path | None, *, online: bool) -> Iterator[str]:
-    """What bubblewrap makes around a program, beside what every jail has."""
+    """Yield the options that set environment variables, mounts and the working directory."""
     variables = {
         **_ENVIRONMENT,
         "TMPDIR": SCRATCH,
@@ -163,7 +164,7 @@ def _surroundings(scratch: Path | None, *, online: bool) -> Iterator[str]:
 
 @contextmanager
 def _shown(authorities: str) -> Iterator[tuple[list[str], list[int]]]:
-    """Files that are the same in every jail, as descriptors that bubblewrap reads."""
+    """Files that are the same in every jail: options for bubblewrap, and descriptors it reads."""
     options, files = [], []
     with ExitStack() as opened:
         for path, content in (("/etc/hosts", _HOSTS), (_TRUST, authorities.encode())):
@@ -177,7 +178,7 @@ def _shown(authorities: str) -> Iterator[tuple[list[str], list[int]]]:
 
 
 def _measured(scratch: Path) -> tuple[int, int]:
-    """The bytes and the number of entries below; a file with several names counts once."""
+    """Return the size in bytes and the number of entries. Hard-linked files count once."""
     size = entries = 0
     linked: set[int] = set()
     for _, directories, names, here in os.fwalk(scratch, onerror=None):
@@ -186,7 +187,7 @@ def _measured(scratch: Path) -> tuple[int, int]:
             try:
                 found = os.lstat(name, dir_fd=here)
             except OSError:
-                continue  # it is gone by now
+                continue  # it was removed meanwhile
             if found.st_nlink == 1 or found.st_ino not in linked:
                 size += found.st_blocks * 512
             if found.st_nlink > 1:

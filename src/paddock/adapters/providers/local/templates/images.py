@@ -64,7 +64,7 @@ class _EngineImage(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """Fetched, read and unpacked by programs in a jail."""
+    """Container images. Programs in a jail fetch, read and unpack them."""
 
     tools: ImageTools = field(default_factory=ImageTools)
 
@@ -120,7 +120,7 @@ class Images:
             await self._copy(place, target, archive.parent)
 
     async def _copy(self, place: "_Place", target: str, scratch: Path) -> None:
-        # Its temporary files are as large as the image, and stay behind when it is killed.
+        # Temporary files are as large as the image, and remain if skopeo is killed.
         await self.tools.skopeo(
             *("--tmpdir", SCRATCH, "copy", "--quiet", "--src-no-creds", place.address, target),
             scratch=scratch,
@@ -131,7 +131,7 @@ class Images:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an image is for a program in a jail."""
+    """Where a program in a jail finds an image."""
 
     address: str
     source: Path | None = None
@@ -139,7 +139,7 @@ class _Place:
 
 
 def _placed(reference: str) -> _Place:
-    """A reference without a transport is a registry's."""
+    """Locate an image. A reference without a transport names an image in a registry."""
     if not reference.startswith((LAYOUT, *ARCHIVES)):
         image = RegistryImage.parse(reference)
         return _Place(f"docker://{image}", image=image)
@@ -151,11 +151,11 @@ def _placed(reference: str) -> _Place:
 
 
 def _take_root(scratch: Path, root: Path) -> None:
-    """Without following links: who unpacked it is not trusted with the host's paths."""
+    """Move the unpacked files to `root` without following links, which are untrusted."""
     bundle = os.open(scratch / "bundle", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         if not stat.S_ISDIR(os.lstat("rootfs", dir_fd=bundle).st_mode):
-            raise Broken("the image was unpacked to something else than a directory")
+            raise Broken("the unpacked image is not a directory")
         os.rename("rootfs", root, src_dir_fd=bundle)
     finally:
         os.close(bundle)
@@ -210,19 +210,19 @@ def _explain(reference: str, failure: ProgramFailed) -> PaddockError:
         )
     if failure.mentions("file too large"):
         return TooLarge(
-            f"the image {reference} has a file that is larger than an image may be",
-            remediation="use a smaller one, or raise the setting local.image_mib",
+            f"the image {reference} contains a file that is larger than the limit for images",
+            remediation="use a smaller image, or raise the setting local.image_mib",
         )
     if line := failure.mentions(*_UNJAILED):
         return Unavailable(
-            f"images cannot be read in isolation on this host: {line}",
+            f"this host cannot run the image tools in a jail: {line}",
             remediation="allow user namespaces (sysctl user.max_user_namespaces), and keep "
             "local.data_dir on btrfs, ext4 or xfs with Linux 5.15 or newer",
         )
     if line := failure.mentions(*_ABSENT):
         return NotFound(
             f"the image {reference} cannot be found: {line}",
-            remediation="check its name and tag; of a private one an operator can make a template",
+            remediation="check its name and tag; if it is private, an operator can add a template",
         )
     if line := failure.mentions(*_OFFLINE):
         return Unavailable(

@@ -59,7 +59,7 @@ async def run(
 ) -> bytes:
     """The program's standard output; `on_line` sees what it says on standard error.
 
-    Without `inherit` it gets no other environment than the given one.
+    Without `inherit` the program gets only the given environment.
     """
     process = await asyncio.create_subprocess_exec(
         *_confined(command),

@@ -316,7 +316,7 @@ class TemplateStore:
 
 @contextmanager
 def _explained(digest: str) -> Iterator[None]:
-    """As faults.explained(), without paths of the host: a member may have named the image."""
+    """Like faults.explained(), but without host paths: a member may read the error."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Quotas of teams, and what they are measured by."""
+"""Add quotas of teams, and the columns and tables that usage is computed from."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,7 @@ down_revision = "0016"
 _LINE = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 _PAGE = 1000
 _LARGEST = 1 << 50
-# With 128 bytes for what a row takes beside its content.
+# Plus 128 bytes for the overhead of a row.
 _STORED = """
 INSERT INTO stored (team_id, subject, bytes)
 SELECT team_id, subject, sum(bytes) FROM (
@@ -60,7 +60,7 @@ def _table(name: str, key: str, *columns: sa.Column[Any]) -> None:
 
 
 def _fill(name: str, columns: tuple[str, ...], of: Callable[[Any], Any]) -> None:
-    """By what the bodies of the rows say, page by page."""
+    """Copy values from the JSON bodies of the rows into columns, page by page."""
     connection, after = op.get_bind(), ""
     table = sa.table(name, *(sa.column(each) for each in ("id", "body", *columns)))
     query = sa.select(table.c.id, table.c.body).order_by(table.c.id).limit(_PAGE)
