@@ -109,7 +109,8 @@ def _in_html(text: str) -> Iterator[str]:
 
     for number in ("&#{:d};", "&#{:03d};", "&#x{:x};", "&#x{:X};"):
         for kept in ("", _LETTERS, f"{_LETTERS},.-_ "):
-            yield "".join(each if each in kept else number.format(ord(each)) for each in text)
+            escaped = {ord(each): number.format(ord(each)) for each in set(text) - set(kept)}
+            yield text.translate(escaped)
 
 
 def _in_utf16(text: str) -> Iterator[bytes]:
@@ -120,11 +121,13 @@ def _in_utf16(text: str) -> Iterator[bytes]:
 
 def _in_numbers(value: bytes) -> Iterator[bytes]:
     """Yield the bytes as numbers, as in hex dumps and lists."""
-    for digits in ("{:02x}", "{:02X}"):
+    spaced = value.hex(" ")
+    for digits in (spaced, spaced.upper()):
         for between in ("", " ", ":", "-", ", 0x", ",0x", " 0x", "\\x"):
-            yield between.join(map(digits.format, value)).encode()
+            yield digits.replace(" ", between).encode()
+    decimal = " ".join(map(str, value))
     for between in (" ", ",", ", "):
-        yield between.join(map(str, value)).encode()
+        yield decimal.replace(" ", between).encode()
 
 
 def _in_base64(value: bytes) -> Iterator[bytes]:
