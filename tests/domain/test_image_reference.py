@@ -38,6 +38,14 @@ def test_an_image_of_the_host_is_no_tenants(reference: str) -> None:
         check_tenants(reference)
 
 
+@pytest.mark.parametrize(
+    "host", ["0x7f.1", "127.1:80", "2130706433:80", "a..b", "10.0.0.256", "a.-b", f"{'a.' * 150}b"]
+)
+def test_a_host_that_programs_read_differently_is_refused(host: str) -> None:
+    with pytest.raises(InvalidRequest, match="neither a template nor the name of an image"):
+        check_tenants(f"{host}/x")
+
+
 @given(_TEXT | _LIKELY)
 def test_what_a_tenant_may_name_is_a_template_or_one_registry_and_path(reference: str) -> None:
     try:

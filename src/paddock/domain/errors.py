@@ -154,6 +154,16 @@ class Broken(ProviderError):
     code = "provider_broken"
 
 
+def known(error: Exception) -> PaddockError:
+    """The error itself, or Broken for one that nobody foresaw: an end always has a reason."""
+    if isinstance(error, PaddockError):
+        return error
+    return Broken(
+        f"an unexpected error ({type(error).__name__})",
+        remediation="read the server's log, and report it",
+    )
+
+
 _GROUPS = (PaddockError, ProviderError)
 """What others are kinds of, and nothing is only."""
 

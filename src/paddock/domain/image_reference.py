@@ -1,9 +1,11 @@
 """References to container images, and which of them a tenant may use."""
 
+import ipaddress
 import re
 from dataclasses import dataclass
 from typing import Self
 
+from paddock.domain.egress import names
 from paddock.domain.errors import InvalidRequest
 from paddock.domain.template import is_image
 
@@ -50,7 +52,7 @@ class RegistryImage:
         if not slash or not ("." in first or ":" in first or first == "localhost"):
             first, rest = DOCKER_HUB, bare if slash else f"library/{bare}"
         host, colon, port = first.partition(":")
-        if not (_HOST.fullmatch(host) and _PATH.fullmatch(rest) and (not colon or _is_port(port))):
+        if not (_is_host(host) and _PATH.fullmatch(rest) and (not colon or _is_port(port))):
             raise InvalidRequest(
                 f"{reference[:80]!r} is neither a template nor the name of an image",
                 remediation="`paddock template ls` shows the templates; an image is named like "
@@ -81,6 +83,21 @@ def check_tenants(template: str) -> None:
             "--from-image …`; for an image of that name on Docker Hub use docker.io/library/…",
         )
     RegistryImage.parse(template)
+
+
+def _is_host(text: str) -> bool:
+    """Whether it is a name or an IPv4 address that every program reads alike. `127.1` is not."""
+    if not _HOST.fullmatch(text):
+        return False
+    return bool(names.normal(text)) or _is_ipv4(text)
+
+
+def _is_ipv4(text: str) -> bool:
+    try:
+        ipaddress.IPv4Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_port(text: str) -> bool:

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -32,7 +33,7 @@ _PIECE = 256 << 10
 class BuildFile:
     """The files of one build step.
 
-    `digest` is computed by the client. It covers data that the archive does not contain, such as the
+    `digest` is computed by the client. It covers data that the archive does not contain, such as
     sizes of directories, so the server cannot verify it. Only the uploader can therefore use it.
     """
 
@@ -146,5 +147,6 @@ def _enter(tx: Transaction, file: BuildFile, size: int, now: float) -> None:
 
 def _forget_old(folder: Path, before: float) -> None:
     for path in folder.iterdir():
-        if path.stat().st_mtime < before:
-            path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):  # another upload has just renamed its draft
+            if path.stat().st_mtime < before:
+                path.unlink()

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from paddock.domain import names
 from paddock.domain.egress import EgressWish
-from paddock.domain.errors import Conflict, InvalidRequest, NotFound, PaddockError
+from paddock.domain.errors import Conflict, InvalidRequest, NotFound, PaddockError, known
 from paddock.domain.ids import new_id
 from paddock.domain.image_reference import check_tenants
 from paddock.domain.lifetime import Clockwork, Lifetime, kept_alive_until
@@ -290,8 +290,8 @@ class Making:
                 making = self.fallback.make(record, route, self._there, principal)
                 record, spec, seen = await making
                 await self.begin(self._providers.get(record.provider), record, seen)
-            except PaddockError as error:
-                await self._give_up(record, principal, error)
+            except Exception as error:
+                await self._give_up(record, principal, known(error))
                 raise
             now = self._clock.wall()
 

@@ -65,6 +65,16 @@ async def test_names_of_this_machine_and_its_public_name_are_answered(plane, hos
     assert (await ask(plane, host))[0] == 200
 
 
+@pytest.mark.parametrize("name", ["X-Forwarded-Host", "Forwarded"])
+async def test_a_forwarding_header_makes_no_other_host_known(name):
+    """A page may add it, and a proxy on the loopback is trusted with it."""
+    config = ServerConfig(public_url="http://paddock.example", trusted_proxies=("127.0.0.0/8",))
+    async with disposable(auth=False, settings=Settings(server=config)) as plane:
+        value = "host=localhost" if name == "Forwarded" else "localhost"
+        assert (await ask(plane, "evil.example", **{name: value}))[0] == 403
+        assert (await ask(plane, "localhost", **{name: value}))[0] == 200
+
+
 async def test_with_tokens_every_name_is_answered_as_before():
     async with disposable() as plane:
         headers = {"Authorization": f"Bearer {plane.admin.token}"}

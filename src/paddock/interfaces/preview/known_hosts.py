@@ -3,6 +3,7 @@
 from collections.abc import Awaitable
 
 from paddock.interfaces.preview.contract import Answer, RequestHead, Resolve
+from paddock.interfaces.preview.forwarding import split_host
 from paddock.interfaces.preview.hosts import is_below, is_loopback
 from paddock.interfaces.preview.pages import Pages, Trouble
 
@@ -24,7 +25,7 @@ class KnownHosts:
         self._pages = pages or Pages()
 
     def __call__(self, head: RequestHead) -> Answer | Awaitable[Answer]:
-        if self._knows(head.host):
+        if self._knows(head.host) and self._knows(_sent_host(head)):
             return self._resolve(head)
         trouble = Trouble(
             403,
@@ -41,3 +42,9 @@ class KnownHosts:
             or host in (self._own_host, self._domain)
             or is_below(host, self._domain)
         )
+
+
+def _sent_host(head: RequestHead) -> str:
+    """The Host header itself: a page can add forwarding headers, but not choose this one."""
+    found = split_host((head.get(b"host") or b"").decode("latin-1").strip())
+    return found[0] if found else ""

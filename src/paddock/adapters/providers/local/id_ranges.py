@@ -21,22 +21,28 @@ COUNT = 2046
 @dataclass(frozen=True, slots=True)
 class IdRanges:
     """The ranges of the whole host. A symbolic link, named after a range's number, reserves it as
-    long as the directory that it points to exists."""
+    long as the file that it points to exists."""
 
     directory: Path
+    count: int = COUNT
 
     def take(self, holder: Path) -> int:
-        """Reserve a range until the directory `holder` is removed. Return the range's first ID."""
+        """Create the file `holder` and reserve a range until it is removed. Return the range's
+        first ID.
+
+        A name must not be used twice: links that an earlier start left would hold again.
+        """
         with (self.directory / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             begin = zlib.crc32(holder.name.encode())
-            for number in ((begin + step) % COUNT for step in range(COUNT)):
+            for number in ((begin + step) % self.count for step in range(self.count)):
                 link = self.directory / str(number)
                 if not link.exists():  # no link, or a dangling one
                     link.unlink(missing_ok=True)
                     link.symlink_to(holder)
+                    holder.touch(exist_ok=False)
                     return FIRST + number * SIZE
         raise QuotaExceeded(
-            f"all {COUNT} ID ranges of this host are in use by sandboxes",
+            f"all {self.count} ID ranges of this host are in use by sandboxes",
             remediation="stop or destroy sandboxes that are no longer needed",
         )

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import secrets
 import shutil
 import signal
 import socket
@@ -206,9 +207,10 @@ class Machines:
         """Reserve an ID range for as long as the bundle exists."""
         if record.idmap is None:
             return None
-        namespace = directory / "user"
-        namespace.touch()
-        first = IdRanges(ids_of(self.layout)).take(directory)
+        for left in directory.glob("user-*"):  # of a start that was not swept
+            left.unlink()
+        namespace = directory / f"user-{secrets.token_hex(8)}"
+        first = IdRanges(ids_of(self.layout)).take(namespace)
         return Ids(first, record.idmap.first, record.idmap.count, str(namespace))
 
     def _agents(self, image: Image | None) -> tuple[dict[str, Any], ...]:
