@@ -362,6 +362,7 @@ async def test_answers_stream_and_large_ones_pass(inside: Inside):
     assert (await inside.python(program)).split() == ["True", "45", str(200 * 262144)]
 
 
+@pytest.mark.slow
 async def test_connections_that_have_ended_leave_nothing_behind(inside: Inside):
     async with inside.world.nothing_left():
         for _ in range(5):

@@ -159,10 +159,11 @@ def called(place: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     ("command", "seconds"),
     [
         (("run",), 2),
-        pytest.param(("run",), 4, marks=pytest.mark.slow),
-        pytest.param(("sandbox", "run"), 4, marks=pytest.mark.slow),
+        (("run",), 4),
+        (("sandbox", "run"), 4),
     ],
 )
+@pytest.mark.slow
 def test_a_clone_that_takes_too_long_is_tried_once_more_and_then_told_with_its_size(
     project, tmp_path, command, seconds
 ):
