@@ -16,7 +16,7 @@ from paddock.adapters.providers.local.storage.btrfs import is_subvolume
 from paddock.adapters.providers.local.storage.quotas import Quotas
 
 from .conftest import OWNER
-from .disks import disk, fill, run
+from .disks import disk, fill, run, unmounted_afterwards
 
 SET_FLAGS, READ_ONLY = 0x4008941A, 2
 
@@ -184,6 +184,48 @@ def test_sweeping_forgets_the_numbers_of_volumes_that_are_gone(
     assert len(swept_qgroups(btrfs)) == 3, "the copy's two, and the source's: they share blocks"
     btrfs.delete(copy)
     eventually(lambda: swept_qgroups(btrfs) == [])
+
+
+def test_a_volume_made_after_a_mount_does_not_inherit_the_counts_of_a_destroyed_one(
+    tmp_path: Path,
+) -> None:
+    with unmounted_afterwards(tmp_path):
+        storage = open_storage(tmp_path, driver="btrfs", pool_size_mib=400)
+        kept, destroyed = (storage.pool / "volumes" / name for name in ("kept", "destroyed"))
+        storage.create(kept, OWNER)
+        storage.create(destroyed, OWNER)
+        fill(destroyed / "upper" / "data", 4)
+        commit(storage)
+        run("cp", "--reflink=always", f"{destroyed}/upper/data", f"{kept}/upper/data")
+        storage.delete(destroyed)
+        commit(storage)
+        eventually(lambda: len(list_subvolumes(storage)) == 1)
+        storage.close(unmount=True)
+        storage = open_storage(tmp_path, driver="btrfs", pool_size_mib=400)
+        storage.create(destroyed, OWNER)
+        assert storage.usage(destroyed) < 1 << 20
+
+
+def test_a_group_that_was_left_behind_does_not_prevent_a_new_volume(tmp_path: Path) -> None:
+    with disk("btrfs", 400, tmp_path) as point:
+        with ioctls.opened(point) as directory:
+            ioctls.enable_quota(directory, ioctls.SIMPLE_QUOTA)
+        storage = open_storage(point / "data")
+        storage.create(storage.pool / "volumes" / "first", OWNER)
+        highest = max(int(name.split("_")[1]) for name in qgroups(storage))
+        with ioctls.opened(storage.pool) as directory:
+            for number in range(1, 4):
+                ioctls.create_qgroup(directory, 100 << 48 | highest + number)
+        run("umount", str(point))
+        run("mount", "-o", "loop", str(tmp_path / "btrfs.img"), str(point))
+        storage = open_storage(point / "data")
+        storage.create(storage.pool / "volumes" / "second", OWNER)
+
+
+def list_subvolumes(storage: Storage) -> list[str]:
+    """Also destroyed ones that the kernel has not taken apart yet."""
+    every = run("btrfs", "subvolume", "list", str(storage.pool))
+    return (every + run("btrfs", "subvolume", "list", "-d", str(storage.pool))).splitlines()
 
 
 def swept_qgroups(storage: Storage) -> list[str]:

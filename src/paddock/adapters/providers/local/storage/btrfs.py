@@ -102,6 +102,8 @@ class BtrfsStorage:
             self.delete(draft)
         with explained(self.pool):
             self._quotas.prune()
+            if ids := self._quotas.ids_to_skip():
+                _skip_ids(self.pool, max(ids))
         return abandoned
 
     def close(self, *, unmount: bool = False) -> None:
@@ -159,6 +161,22 @@ def check_subvolumes(directory: Path) -> None:
             if error.errno not in (errno.EPERM, errno.EACCES, errno.ENOTTY, errno.EROFS):
                 raise
             raise NotHere(f"subvolumes cannot be made there ({error.strerror})") from error
+
+
+def _skip_ids(directory: Path, last: int) -> None:
+    """Make the next subvolume get an id above `last`.
+
+    After a mount, btrfs gives the ids of destroyed subvolumes again. The groups of the destroyed
+    ones may still exist and count blocks that clones share.
+    """
+    name = draft_name()
+    with ioctls.opened(directory) as parent:
+        used = 0
+        while used < last:
+            ioctls.create_subvolume(parent, name)
+            with ioctls.opened(directory / name) as subvolume:
+                used = ioctls.subvolume_id(subvolume)
+            ioctls.destroy_subvolume(parent, name)
 
 
 def _destroy_nested(filesystem: int, subvolume: int) -> list[int]:

@@ -101,6 +101,15 @@ class Quotas:
                 with suppress(OSError):  # EBUSY: its blocks are still shared
                     ioctls.remove_qgroup(filesystem, level << 48 | subvolume)
 
+    def ids_to_skip(self) -> set[int]:
+        """The ids that have a group, no subvolume, and that the kernel may give again."""
+        if self._mode != _SIMPLE or not self._numbers.is_dir():
+            return set()
+        ids = {subvolume for _, subvolume in self._known()}
+        with ioctls.opened(self._pool) as filesystem:
+            existing = {each for each in ids if ioctls.subvolume_exists(filesystem, each)}
+        return {each for each in ids if each > max(existing, default=0)}
+
     def _known(self) -> list[tuple[int, int]]:
         names = [entry.name.split("_") for entry in self._numbers.iterdir()]
         pairs = [(int(n[0]), int(n[1])) for n in names if len(n) == 2 and n[0].isdecimal()]
