@@ -105,10 +105,13 @@ class Quotas:
         """The ids that have a group, no subvolume, and that the kernel may give again."""
         if self._mode != _SIMPLE or not self._numbers.is_dir():
             return set()
-        ids = {subvolume for _, subvolume in self._known()}
+        stale: set[int] = set()
         with ioctls.opened(self._pool) as filesystem:
-            existing = {each for each in ids if ioctls.subvolume_exists(filesystem, each)}
-        return {each for each in ids if each > max(existing, default=0)}
+            for each in sorted({subvolume for _, subvolume in self._known()}, reverse=True):
+                if ioctls.subvolume_exists(filesystem, each):
+                    break  # the kernel only gives ids above it
+                stale.add(each)
+        return stale
 
     def _known(self) -> list[tuple[int, int]]:
         names = [entry.name.split("_") for entry in self._numbers.iterdir()]
