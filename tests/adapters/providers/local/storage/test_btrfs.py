@@ -222,6 +222,17 @@ def test_a_group_that_was_left_behind_does_not_prevent_a_new_volume(tmp_path: Pa
         storage.create(storage.pool / "volumes" / "second", OWNER)
 
 
+def test_a_group_of_the_hosts_own_uses_no_ids_up(tmp_path: Path) -> None:
+    with disk("btrfs", 400, tmp_path) as point:
+        with ioctls.opened(point) as directory:
+            ioctls.enable_quota(directory, ioctls.SIMPLE_QUOTA)
+            ioctls.create_qgroup(directory, 1 << 48 | 1 << 40)
+        storage = open_storage(point / "data")
+        storage.create(storage.pool / "volumes" / "first", OWNER)
+        ids = [int(name.split("_")[1]) for name in qgroups(storage) if not name.startswith("1_")]
+        assert max(ids) < 1000
+
+
 def list_subvolumes(storage: Storage) -> list[str]:
     """Also destroyed ones that the kernel has not taken apart yet."""
     every = run("btrfs", "subvolume", "list", str(storage.pool))

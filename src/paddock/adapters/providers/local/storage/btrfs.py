@@ -102,8 +102,8 @@ class BtrfsStorage:
             self.delete(draft)
         with explained(self.pool):
             self._quotas.prune()
-            if ids := self._quotas.ids_to_skip():
-                _skip_ids(self.pool, max(ids))
+            # On a shelf, so that the next sweep removes what a crash leaves.
+            _use_ids_up_to(self._quotas.highest_stale_id(), self.pool / "volumes")
         return abandoned
 
     def close(self, *, unmount: bool = False) -> None:
@@ -163,15 +163,14 @@ def check_subvolumes(directory: Path) -> None:
             raise NotHere(f"subvolumes cannot be made there ({error.strerror})") from error
 
 
-def _skip_ids(directory: Path, last: int) -> None:
-    """Make the next subvolume get an id above `last`.
+def _use_ids_up_to(last: int, directory: Path) -> None:
+    """Create and destroy subvolumes until one has the id `last` or a higher one.
 
-    After a mount, btrfs gives the ids of destroyed subvolumes again. The groups of the destroyed
-    ones may still exist and count blocks that clones share.
+    After a mount, btrfs reuses the ids of destroyed subvolumes. Their groups may still exist and
+    count blocks that clones share.
     """
-    name = draft_name()
+    name, used = draft_name(), 0
     with ioctls.opened(directory) as parent:
-        used = 0
         while used < last:
             ioctls.create_subvolume(parent, name)
             with ioctls.opened(directory / name) as subvolume:

@@ -101,17 +101,17 @@ class Quotas:
                 with suppress(OSError):  # EBUSY: its blocks are still shared
                     ioctls.remove_qgroup(filesystem, level << 48 | subvolume)
 
-    def ids_to_skip(self) -> set[int]:
-        """The ids that have a group, no subvolume, and that the kernel may give again."""
+    def highest_stale_id(self) -> int:
+        """Return the highest id that has a group, if its subvolume is gone; otherwise 0.
+
+        Only groups of subvolumes and of Paddock count. Other groups may have any number.
+        """
         if self._mode != _SIMPLE or not self._numbers.is_dir():
-            return set()
-        stale: set[int] = set()
+            return 0
+        ids = [subvolume for level, subvolume in self._known() if level in (0, _LEVEL)]
+        highest = max(ids, default=0)
         with ioctls.opened(self._pool) as filesystem:
-            for each in sorted({subvolume for _, subvolume in self._known()}, reverse=True):
-                if ioctls.subvolume_exists(filesystem, each):
-                    break  # the kernel only gives ids above it
-                stale.add(each)
-        return stale
+            return 0 if ioctls.subvolume_exists(filesystem, highest) else highest
 
     def _known(self) -> list[tuple[int, int]]:
         names = [entry.name.split("_") for entry in self._numbers.iterdir()]
