@@ -186,8 +186,18 @@ def furnish(data_dir: Path, *templates: str) -> None:
         _copy(name, data_dir)
 
 
+def _pin(name: str) -> Path:
+    """The file that names a sealed build. A clone with another recipe has its own."""
+    # Imported late: every test session imports this module, and few use templates.
+    from paddock.adapters.providers.local.templates import sources
+    from paddock.adapters.providers.local.templates.recipes import BUILT_IN
+
+    recipe = BUILT_IN[name].digest()[:16]
+    return _SEALED / f"{name}-{sources.REVISION}-{recipe}.pin"
+
+
 def _is_sealed(name: str) -> bool:
-    return (_SEALED / f"{name}.pin").exists()
+    return _pin(name).exists()
 
 
 def ensure_built(name: str) -> None:
@@ -201,7 +211,7 @@ def ensure_built(name: str) -> None:
 
 
 def _copy(name: str, data_dir: Path) -> None:
-    recipe, pin, *digests = (_SEALED / f"{name}.pin").read_text().splitlines()
+    recipe, pin, *digests = _pin(name).read_text().splitlines()
     shelf = data_dir / "pool" / "templates"
     shelf.mkdir(parents=True, exist_ok=True)
     for digest in digests:
@@ -245,9 +255,9 @@ async def build(name: str) -> None:
         finally:
             await provider.aclose()
         pin = (LIBRARY / "templates" / ".pins" / recipe.digest()).read_text().strip()
-        draft = _SEALED / f".{name}"
+        draft = _pin(name).with_suffix(".draft")
         draft.write_text("\n".join((recipe.digest(), pin, *digests)))
-        draft.rename(_SEALED / f"{name}.pin")
+        draft.rename(_pin(name))
 
 
 def _seal(build_: Path) -> None:
