@@ -21,6 +21,7 @@ from paddock.wiring.listening import listening
 from paddock.wiring.rounds import Rounds
 from paddock.wiring.server import TOKEN_FILE, assembled
 from paddock.wiring.tracing import traced
+from tests.databases import furnish_database
 
 
 @dataclass
@@ -123,6 +124,8 @@ async def running(
     data = place / "data"
     server = replace(settings.server, data_dir=data, port=0, database=database)
     settings = replace(settings, server=server)
+    if not database:
+        await furnish_database(data)
     made_of = provider(place / "p")
     opened = await made_of if isinstance(made_of, Awaitable) else made_of
     other = fallback(place / "f") if fallback else None

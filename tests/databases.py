@@ -7,6 +7,7 @@ database itself says `EVERY_DATABASE = "test"`, and both halves run in `make tes
 
 import os
 import sqlite3
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
@@ -38,6 +39,30 @@ _END_OTHERS = """
 SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
+
+
+_empty: list[bytes] = []
+"""An SQLite database with our tables, once a test needed one."""
+
+
+async def furnish_database(data_dir: Path) -> None:
+    """Put an SQLite database with our tables into a new data directory.
+
+    Applying the migrations costs more than the rest of a control plane's start together.
+    `tests/adapters/store/test_opening.py` covers databases that do not exist yet.
+    """
+    file = data_dir / "paddock.db"
+    if file.exists():
+        return
+    if not _empty:
+        with tempfile.TemporaryDirectory(prefix="pd-") as directory:
+            model = Path(directory) / "paddock.db"
+            async with open_store(model):
+                pass
+            _empty.append(model.read_bytes())
+    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file.touch(mode=0o600)
+    file.write_bytes(_empty[0])
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -15,6 +15,7 @@ from paddock.adapters.egress.config import EgressConfig
 from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.provider import LocalProvider
 from tests.control_plane import Client
+from tests.databases import furnish_database
 from tests.engines import furnish
 from tests.harness import disk
 from tests.harness.ports import free_port
@@ -123,6 +124,7 @@ async def server(
     data = place / "data"
     try:
         furnish(data, "base")
+        await furnish_database(data)
         async with aiohttp.ClientSession() as session:
             made = Server(data, session, port, **settings)
             made.under = under

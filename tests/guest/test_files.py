@@ -217,7 +217,7 @@ async def test_a_gzip_body_is_unpacked(raw: Raw) -> None:
     assert (await _post(raw, "brotli", b"x", content_encoding="br")).status == 400
 
 
-@pytest.mark.parametrize("size", [64 << 20, pytest.param(192 << 20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", [64 << 20, pytest.param(192 << 20, marks=pytest.mark.soak)])
 async def test_a_large_file_is_never_held_in_memory(start_guest: StartGuest, size: int) -> None:
     form = await start_guest()
     digest = hashlib.sha256()

@@ -80,7 +80,7 @@ print(json.dumps(run(["sh", "-c", script], account, b"/tmp")))
     assert found[1] == 0
 
 
-@pytest.mark.parametrize("times", [200, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [200, pytest.param(1000, marks=pytest.mark.soak)])
 @pytest.mark.usefixtures("as_root")
 def test_many_starts_leak_nothing(by_fork: bool, times: int) -> None:
     found = _script(

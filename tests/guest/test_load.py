@@ -16,7 +16,7 @@ from tests.guest.raw import Raw, frame
 
 pytestmark = pytest.mark.timeout(120)
 
-MUCH = pytest.mark.parametrize("much", [96 << 20, pytest.param(512 << 20, marks=pytest.mark.slow)])
+MUCH = pytest.mark.parametrize("much", [96 << 20, pytest.param(512 << 20, marks=pytest.mark.soak)])
 """More than a guest may hold in memory."""
 
 

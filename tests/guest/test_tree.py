@@ -193,7 +193,7 @@ async def test_who_is_held_still_is_so_with_all_that_left_its_session(guest: Gue
     await guest.runs.end("held", 0.0)
 
 
-@pytest.mark.parametrize("times", [2, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [2, pytest.param(10, marks=pytest.mark.soak)])
 async def test_who_is_held_still_is_let_go_on_by_none_of_its_own(guest: Guest, times: int) -> None:
     count = "(i=0; while :; do i=$((i+1)); echo $i > /tmp/ticks; done) & it=$!"
     others = "for n in 1 2 3 4 5 6; do (while :; do kill -CONT $it; done) & done"

@@ -64,7 +64,7 @@ async def attempt(guest: Guest, outcomes: list[str]) -> None:
         outcomes.append(f"{result.exit_code}")
 
 
-@pytest.mark.parametrize("rounds", [5, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [5, pytest.param(20, marks=pytest.mark.soak)])
 @pytest.mark.parametrize(
     ("signal", "seconds"),
     [("SIGSTOP", "0"), ("SIGSTOP", "0.3"), ("SIGTERM", "0"), ("SIGKILL", "0"), ("SIGQUIT", "0")],

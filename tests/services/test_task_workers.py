@@ -246,7 +246,7 @@ async def test_who_has_no_turn_waits_and_keeps_nobody_else(store, team):
 @pytest.mark.proves("T18")
 @pytest.mark.parametrize(
     ("count", "deaths", "seed"),
-    [(8, 6, 7), pytest.param(25, 20, date.today().toordinal(), marks=pytest.mark.slow)],
+    [(8, 6, 7), pytest.param(25, 20, date.today().toordinal(), marks=pytest.mark.soak)],
 )
 async def test_many_tasks_and_workers_that_die_at_any_moment(store, team, count, deaths, seed):
     """As several processes would: each worker is ended at random and another begins."""

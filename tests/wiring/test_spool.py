@@ -54,7 +54,7 @@ async def told(client, box):
 @pytest.mark.parametrize(
     ("count", "kills"),
     [
-        pytest.param(600, 3, marks=pytest.mark.slow),
+        pytest.param(600, 3, marks=pytest.mark.soak),
         pytest.param(1500, 8, marks=pytest.mark.soak),
     ],
 )

@@ -1,7 +1,7 @@
 """Which steps of an operation a control process is killed after.
 
-All steps of an operation take up to a minute: `make soak` tries them, the other tiers try a few.
-These change from day to day. `PADDOCK_TEST_SEED`, which a failure names, repeats the choice.
+All steps of an operation take up to a minute: `make soak` tries them, `make test` tries one.
+The step changes from day to day. `PADDOCK_TEST_SEED`, which a failure names, repeats the choice.
 """
 
 import datetime
@@ -14,16 +14,10 @@ import pytest
 SEED = int(os.environ.get("PADDOCK_TEST_SEED") or datetime.date.today().toordinal())
 
 
-def some_steps(*, test: int, slow: int) -> pytest.MarkDecorator:
-    """For tests that take `most`, the number of steps: how many in `test` and in `test-slow`."""
-    return pytest.mark.parametrize(
-        "most",
-        [
-            pytest.param(test, id="some"),
-            pytest.param(slow, id="more", marks=pytest.mark.slow),
-            pytest.param(1000, id="all", marks=pytest.mark.soak),
-        ],
-    )
+some_steps = pytest.mark.parametrize(
+    "most", [pytest.param(1, id="one"), pytest.param(1000, id="all", marks=pytest.mark.soak)]
+)
+"""For tests that take `most`, the number of steps to be killed after."""
 
 
 def choose(steps: Sequence[str], most: int) -> list[int]:

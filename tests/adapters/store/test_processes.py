@@ -25,7 +25,7 @@ async def follow(store, count):
     return seen
 
 
-@pytest.mark.parametrize("per_writer", [6, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("per_writer", [6, pytest.param(50, marks=pytest.mark.soak)])
 async def test_a_reader_sees_every_event_once_and_in_order_while_two_processes_write(
     store, place, per_writer
 ):

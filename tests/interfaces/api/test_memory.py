@@ -36,7 +36,7 @@ async def home(server, box):
     return (await server.admin.post(f"{box}/exec", {"cmd": ["pwd"]}))["stdout"].strip()
 
 
-@pytest.fixture(params=[96, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.fixture(params=[96, pytest.param(200, marks=pytest.mark.soak)])
 def size(request):
     """Twice the allowed growth at least, in MiB."""
     return request.param

@@ -300,7 +300,7 @@ CUT_OFF = {
 }
 """After how many writes."""
 CUT_OFF_ALWAYS = {("owner", 1), ("owner", 5), ("owner", 12), ("app", 3), ("app", 9), ("app", 18)}
-"""The others are cut off in slow runs."""
+"""The others are cut off in soak runs."""
 
 
 def add_task(tx, box):
@@ -318,7 +318,7 @@ def add_task(tx, box):
 @pytest.mark.parametrize(
     ("kind", "steps"),
     [
-        pytest.param(kind, n, marks=() if (kind, n) in CUT_OFF_ALWAYS else pytest.mark.slow)
+        pytest.param(kind, n, marks=() if (kind, n) in CUT_OFF_ALWAYS else pytest.mark.soak)
         for kind, steps in CUT_OFF.items()
         for n in steps
     ],

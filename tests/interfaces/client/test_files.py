@@ -115,7 +115,7 @@ async def test_a_program_stays_one(box, home, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("mib", "most_mib"), [(96, 64), pytest.param(200, 100, marks=pytest.mark.slow)]
+    ("mib", "most_mib"), [(96, 64), pytest.param(200, 100, marks=pytest.mark.soak)]
 )
 async def test_large_files_need_little_memory(running, box, home, tmp_path, mib, most_mib):
     big, back = tmp_path / "big", tmp_path / "back"

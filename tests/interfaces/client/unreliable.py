@@ -11,9 +11,9 @@ import pytest
 
 
 def seeds(few: int, many: int) -> list[Any]:
-    """Parameters for breaks at random places: the first few, and the others in slow runs."""
+    """Parameters for breaks at random places: the first few, and the others in soak runs."""
     return [
-        pytest.param(seed, marks=pytest.mark.slow if seed >= few else ()) for seed in range(many)
+        pytest.param(seed, marks=pytest.mark.soak if seed >= few else ()) for seed in range(many)
     ]
 
 

@@ -116,7 +116,7 @@ async def test_files_have_all_their_verbs(box):
     assert await box.files.read("/root/s", user="root") == "s"
 
 
-@pytest.mark.parametrize("mib", [32, pytest.param(128, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mib", [32, pytest.param(128, marks=pytest.mark.soak)])
 async def test_a_large_file_passes_as_a_stream(box, mib):
     async def pieces():
         for _ in range(mib):

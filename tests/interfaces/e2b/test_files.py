@@ -33,7 +33,7 @@ def test_text_bytes_and_streams_come_back_as_they_were(box):
     assert hashlib.sha256(pieces).digest() == hashlib.sha256(data).digest()
 
 
-@pytest.mark.parametrize("mib", [48, pytest.param(192, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mib", [48, pytest.param(192, marks=pytest.mark.soak)])
 def test_a_large_file_passes(box, tmp_path, mib):
     size = mib << 20
     place = tmp_path / "large"

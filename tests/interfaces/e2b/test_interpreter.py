@@ -255,7 +255,7 @@ def test_much_output_of_javascript_is_whole_and_of_its_own_cell(box):
     "lines",
     [
         3_000,
-        pytest.param(8_000, marks=pytest.mark.slow),
+        pytest.param(8_000, marks=pytest.mark.soak),
         pytest.param(25_000, marks=pytest.mark.soak),
     ],
 )

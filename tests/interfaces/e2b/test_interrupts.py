@@ -145,7 +145,7 @@ threading.Thread(target=chatter, daemon=True).start()
 """
 
 
-@pytest.mark.parametrize("pause", [0.05, pytest.param(0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("pause", [0.05, pytest.param(0, marks=pytest.mark.soak)])
 def test_a_thread_that_never_stops_printing_keeps_no_context_locked(box, context_of, pause):
     context = context_of()
     box.run_code(CHATTY.format(pause=pause), context=context)

@@ -196,7 +196,7 @@ async def test_what_was_started_is_hung_up_with_the_connection(door):
         await door.ssh(f"rm -f {mark}")
 
 
-@pytest.mark.parametrize("mib", [10, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mib", [10, pytest.param(50, marks=pytest.mark.soak)])
 async def test_many_megabytes_pass_unchanged_both_ways(door, mib):
     data = os.urandom(mib * MIB)
     done = await door.ssh("tee >(sha256sum >&2)", stdin=data)

@@ -36,7 +36,7 @@ async def scp(door, *words):
 
 
 @pytest.mark.proves("E7")
-@pytest.mark.parametrize("mib", [10, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mib", [10, pytest.param(50, marks=pytest.mark.soak)])
 async def test_a_large_file_by_sftp_arrives_unchanged(door, here, there, mib):
     data = os.urandom(mib * MIB)
     (here / "out").write_bytes(data)

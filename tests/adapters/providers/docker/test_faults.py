@@ -98,7 +98,7 @@ async def remove_results(provider: DockerProvider) -> None:
 
 
 @pytest.mark.proves("L7")
-@some_steps(test=1, slow=3)
+@some_steps
 @pytest.mark.parametrize("operation", ["create", "snapshot", "fork", "destroy", "stop", "start"])
 async def test_dying_after_any_step_leaves_nothing_half_made(
     installation: Installation, operation: str, most: int
@@ -123,7 +123,7 @@ async def test_dying_while_a_packed_guest_comes_in_leaves_nothing_half_made(
 
 
 @pytest.mark.proves("P16")
-@some_steps(test=1, slow=3)
+@some_steps
 @pytest.mark.parametrize(
     ("operation", "before"), [("enclose", OPEN), ("release", FENCE), ("close", OPEN)]
 )

@@ -69,7 +69,7 @@ async def make_source(provider: LocalProvider) -> Observation:
 
 
 @pytest.mark.proves("L7")
-@some_steps(test=1, slow=4)
+@some_steps
 @pytest.mark.parametrize("operation", OPERATIONS)
 async def test_dying_after_any_step_leaves_nothing_half_made(
     installation: Installation, operation: str, most: int
@@ -101,7 +101,7 @@ async def test_dying_after_any_step_leaves_nothing_half_made(
     installation.assert_no_traces()
 
 
-@some_steps(test=1, slow=4)
+@some_steps
 @pytest.mark.parametrize("operation", ["archive", "unarchive"])
 async def test_dying_while_a_disk_is_packed_or_unpacked_leaves_one_whole_copy(
     installation: Installation, operation: str, most: int

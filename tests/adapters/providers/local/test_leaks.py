@@ -26,7 +26,7 @@ def own_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.proves("L5")
-@pytest.mark.parametrize("count", [20, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [20, pytest.param(200, marks=pytest.mark.soak)])
 async def test_many_sandboxes_leave_nothing(own_disk: Path, tiny_root: Path, count: int) -> None:
     installation = Installation(own_disk / "data")
     async with installation.opened() as provider:

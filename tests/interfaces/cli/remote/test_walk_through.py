@@ -128,7 +128,7 @@ def whole(count: int) -> bytes:
 
 
 @pytest.mark.proves("E12")
-@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.soak)])
 async def test_a_stream_goes_on_after_the_server_was_killed_with_no_byte_lost_or_doubled(
     plane, kills
 ):
