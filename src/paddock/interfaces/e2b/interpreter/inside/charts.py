@@ -21,37 +21,37 @@ def chart_of(figure: Any) -> dict[str, Any] | None:
         return found[0] if found else None
     suptitle = getattr(figure, "_suptitle", None)
     title = suptitle.get_text() if suptitle is not None else ""
-    return {"type": "superchart", "title": title, "elements": found}
+    return {"type": "superchart", "title": title or None, "elements": found}
 
 
 def _of_axes(axes: Any) -> dict[str, Any] | None:
     """By what is drawn: the first kind that there is any of."""
-    for kind, elements_of, has_scales in (
-        ("pie", _slices, False),
-        ("box_and_whisker", _boxes, False),
-        ("bar", _bars, False),
-        ("line", _lines, True),
-        ("scatter", _points, True),
-    ):
-        if elements := elements_of(axes):
-            scales = _scales(axes) if has_scales else {}
-            return {"type": kind, **_plane(axes), **scales, "elements": elements}
+    title = axes.get_title() or None
+    if slices := _slices(axes):
+        return {"type": "pie", "title": title, "elements": slices}
+    for kind, elements_of in (("box_and_whisker", _boxes), ("bar", _bars)):
+        elements, is_lying = elements_of(axes)
+        if elements:
+            plane = _plane(axes, is_lying=is_lying)
+            return {"type": kind, "title": title, **plane, "elements": elements}
+    for kind, points_of in (("line", _lines), ("scatter", _points)):
+        if elements := points_of(axes):
+            plane = {**_plane(axes), **_scales(axes)}
+            return {"type": kind, "title": title, **plane, "elements": elements}
     if not axes.has_data():
         return None
-    return {"type": "unknown", "title": axes.get_title(), "elements": []}
+    return {"type": "unknown", "title": title, "elements": []}
 
 
-def _plane(axes: Any) -> dict[str, Any]:
-    return {
-        "title": axes.get_title(),
-        "x_label": axes.get_xlabel(),
-        "y_label": axes.get_ylabel(),
-        "x_unit": _unit(axes.get_xlabel()),
-        "y_unit": _unit(axes.get_ylabel()),
-    }
+def _plane(axes: Any, *, is_lying: bool = False) -> dict[str, Any]:
+    """Labels and units. In a lying chart `x` names the axis of its categories, as in E2B's."""
+    x, y = axes.get_xlabel() or None, axes.get_ylabel() or None
+    if is_lying:
+        x, y = y, x
+    return {"x_label": x, "y_label": y, "x_unit": _unit(x), "y_unit": _unit(y)}
 
 
-def _unit(label: str) -> str | None:
+def _unit(label: str | None) -> str | None:
     found = _UNIT.search(label or "")
     return found[1] if found else None
 
@@ -59,8 +59,8 @@ def _unit(label: str) -> str | None:
 def _scales(axes: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
-        ticks = axis.get_ticklocs()
-        found[f"{name}_ticks"] = [_value(axis, tick) for tick in ticks]
+        value = _value if _scale(axis) == "datetime" else _number_of
+        found[f"{name}_ticks"] = [value(axis, tick) for tick in axis.get_ticklocs()]
         found[f"{name}_tick_labels"] = [label.get_text() for label in axis.get_ticklabels()]
         found[f"{name}_scale"] = _scale(axis)
     return found
@@ -95,16 +95,24 @@ def _value(axis: Any, value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can say."""
+    """What JSON can say. Every number is a float, so that no type depends on the data."""
     if hasattr(value, "isoformat"):
         return value.isoformat()
     try:
         number = float(value)
     except (TypeError, ValueError):
         return str(value)
-    if not math.isfinite(number):
-        return None
-    return int(number) if number.is_integer() and abs(number) < 1 << 53 else number
+    return number if math.isfinite(number) else None
+
+
+def _number_of(_axis: Any, tick: Any) -> Any:
+    return _plain(tick)
+
+
+def _label(artist: Any, prefix: str, name: str) -> str:
+    """A label that matplotlib made up, such as `_child0`, becomes `Line 0`."""
+    label = str(artist.get_label())
+    return f"{name} {label[len(prefix) :]}" if label.startswith(prefix) else label
 
 
 def _pairs(axes: Any, xs: Any, ys: Any) -> list[list[Any]]:
@@ -115,7 +123,7 @@ def _pairs(axes: Any, xs: Any, ys: Any) -> list[list[Any]]:
 def _lines(axes: Any) -> list[dict[str, Any]]:
     return [
         {
-            "label": str(line.get_label()),
+            "label": _label(line, "_child", "Line"),
             "points": _pairs(axes, line.get_xdata(), line.get_ydata()),
         }
         for line in axes.lines
@@ -137,7 +145,8 @@ def _slices(axes: Any) -> list[dict[str, Any]]:
     return [
         {
             "label": str(each.get_label()),
-            "angle": _plain(abs(each.theta2 - each.theta1)),
+            # matplotlib keeps angles in single precision.
+            "angle": round(abs(float(each.theta2) - float(each.theta1)), 4),
             "radius": _plain(each.r),
         }
         for each in axes.patches
@@ -145,25 +154,26 @@ def _slices(axes: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _bars(axes: Any) -> list[dict[str, Any]]:
-    found = []
+def _bars(axes: Any) -> tuple[list[dict[str, Any]], bool]:
+    """All bars, and whether they lie."""
+    found, is_lying = [], False
     for container in axes.containers:
         if type(container).__name__ != "BarContainer":
             continue
-        lying = getattr(container, "orientation", "vertical") == "horizontal"
-        axis = axes.yaxis if lying else axes.xaxis
+        is_lying = getattr(container, "orientation", "vertical") == "horizontal"
+        axis = axes.yaxis if is_lying else axes.xaxis
         for bar in container.patches:
             middle = bar.get_y() + bar.get_height() / 2
-            if not lying:
+            if not is_lying:
                 middle = bar.get_x() + bar.get_width() / 2
             found.append(
                 {
                     "label": _name_at(axis, middle),
-                    "value": _plain(bar.get_width() if lying else bar.get_height()),
-                    "group": str(container.get_label()),
+                    "value": _plain(bar.get_width() if is_lying else bar.get_height()),
+                    "group": _label(container, "_container", "Group"),
                 }
             )
-    return found
+    return found, is_lying
 
 
 def _name_at(axis: Any, place: float) -> str:
@@ -178,44 +188,75 @@ def _name_at(axis: Any, place: float) -> str:
     return str(_value(axis, place))
 
 
-def _boxes(axes: Any) -> list[dict[str, Any]]:
-    """A box, and the lines that are drawn after it and before the next one."""
-    lines = list(axes.lines)
-    starts = [number for number, line in enumerate(lines) if _is_box(line)]
-    found = []
-    for start, end in zip(starts, [*starts[1:], len(lines)]):  # noqa: B905
-        box, rest = lines[start], lines[start + 1 : end]
-        lower, upper = min(box.get_ydata()), max(box.get_ydata())
-        strokes = [each for each in rest if each.get_linestyle() != "None"]
-        heights = [y for each in strokes for y in each.get_ydata()] or [lower, upper]
-        width = (min(box.get_xdata()), max(box.get_xdata()))
-        median = next((y for each in strokes for y in _across(each, width)), None)
-        outside = [y for each in rest if each.get_linestyle() == "None" for y in each.get_ydata()]
-        middle = sum(width) / 2
-        found.append(
-            {
-                "label": _name_at(axes.xaxis, middle),
-                "min": _plain(min(heights)),
-                "first_quartile": _plain(lower),
-                "median": _plain(median),
-                "third_quartile": _plain(upper),
-                "max": _plain(max(heights)),
-                "outliers": [_plain(y) for y in outside],
-            }
-        )
-    return found
+def _boxes(axes: Any) -> tuple[list[dict[str, Any]], bool]:
+    """All boxes of a box plot, and whether they lie. The lines of a box are drawn after it and
+    before the next one. Filled boxes are patches. Where there are any, the others are not told."""
+    artists = [(artist, _corners(artist)) for artist in axes.get_children()]
+    starts = [number for number, (_, corners) in enumerate(artists) if corners is not None]
+    filled: list[tuple[dict[str, Any], bool]] = []
+    open_ones: list[tuple[dict[str, Any], bool]] = []
+    for start, end in zip(starts, [*starts[1:], len(artists)]):  # noqa: B905
+        box, corners = artists[start]
+        lines = [each for each, _ in artists[start + 1 : end] if hasattr(each, "get_xdata")]
+        if (found := _box(axes, corners, lines)) is not None:
+            (open_ones if hasattr(box, "get_xdata") else filled).append(found)
+    boxes = filled or open_ones
+    return [box for box, _ in boxes], any(is_lying for _, is_lying in boxes)
 
 
-def _is_box(line: Any) -> bool:
-    xs, ys = list(line.get_xdata()), list(line.get_ydata())
+def _corners(artist: Any) -> tuple[list[Any], list[Any]] | None:
+    """The places of what may be a box: a patch of any path, or a line that closes a rectangle."""
+    if type(artist).__name__ == "PathPatch":
+        vertices = artist.get_path().vertices
+        return [x for x, _ in vertices], [y for _, y in vertices]
+    if not hasattr(artist, "get_xdata"):
+        return None
+    xs, ys = list(artist.get_xdata()), list(artist.get_ydata())
     if len(xs) != _BOX_CORNERS or xs[0] != xs[-1] or ys[0] != ys[-1]:
-        return False
-    return len(set(xs)) == 2 and len(set(ys)) <= 2 and xs[1] == xs[2] and ys[0] == ys[1]
+        return None
+    upright = xs[1] == xs[2] and ys[0] == ys[1]
+    lying = ys[1] == ys[2] and xs[0] == xs[1]
+    return (xs, ys) if len(set(xs)) <= 2 and len(set(ys)) <= 2 and (upright or lying) else None
 
 
-def _across(line: Any, width: tuple[Any, Any]) -> list[Any]:
-    """Where a line lies across the whole box, as that of the median does and whiskers' ends do
-    not."""
-    xs, ys = list(line.get_xdata()), list(line.get_ydata())
-    spans = len(xs) == 2 and (min(xs), max(xs)) == width
-    return ys[:1] if spans and ys[0] == ys[1] else []
+def _box(axes: Any, corners: Any, lines: list[Any]) -> tuple[dict[str, Any], bool] | None:
+    """The numbers of one box, and whether it lies; None where no median is drawn in it."""
+    for across, along in ((0, 1), (1, 0)):
+        width = (min(corners[across]), max(corners[across]))
+        lower, upper = min(corners[along]), max(corners[along])
+        strokes, outliers = [], []
+        for line in lines:
+            data = (list(line.get_xdata()), list(line.get_ydata()))
+            if line.get_linestyle() == "None":
+                outliers += data[along]
+            else:
+                strokes.append((data[across], data[along]))
+        median = _median(strokes, width, (lower, upper))
+        if median is None:
+            continue
+        heights = [height for _, stroke in strokes for height in stroke]
+        axis = axes.yaxis if across else axes.xaxis
+        box = {
+            "label": _name_at(axis, sum(width) / 2),
+            "min": _plain(min(heights)),
+            "first_quartile": _plain(lower),
+            "median": _plain(median),
+            "third_quartile": _plain(upper),
+            "max": _plain(max(heights)),
+            "outliers": [_plain(each) for each in outliers],
+        }
+        return box, bool(across)
+    return None
+
+
+def _median(strokes: Any, width: tuple[Any, Any], heights: tuple[Any, Any]) -> Any:
+    """The height of the longest level stroke within the box. The ends of whiskers are shorter."""
+    level = [
+        (max(across) - min(across), along[0])
+        for across, along in strokes
+        if len(along) == 2
+        and along[0] == along[1]
+        and width[0] <= min(across) < max(across) <= width[1]
+        and heights[0] <= along[0] <= heights[1]
+    ]
+    return max(level, key=lambda stroke: stroke[0], default=(0, None))[1]

@@ -52,6 +52,14 @@ def _result(data: dict[str, Any]) -> dict[str, Any]:
             extra[kind] = value
         elif name in _BINARY:
             found[name] = value.replace("\n", "")
+        elif name == "text":
+            found[name] = _unquoted(value)
         else:
             found[name] = value
     return {**found, "extra": extra} if extra else found
+
+
+def _unquoted(text: str) -> str:
+    """A string's own text, as E2B sends it: without the quotes around it, but with its escapes."""
+    is_quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    return text[1:-1] if is_quoted else text

@@ -1,4 +1,5 @@
-"""What a Python kernel is told first: figures and frames also come as what is in them."""
+"""What a Python kernel is told first: figures and frames also come as what is in them, and images
+are shown when they are saved."""
 
 from __future__ import annotations
 
@@ -34,13 +35,20 @@ _formatter = get_ipython().display_formatter.mimebundle_formatter
 _formatter.for_type_by_name("matplotlib.figure", "Figure", _chart)
 _formatter.for_type_by_name("pandas.core.frame", "DataFrame", _data)
 _formatter.for_type_by_name("pandas", "DataFrame", _data)
+sys.meta_path.insert(0, Finder())
 """
 
 
 def introduction(archive: str) -> str:
     """A cell that does so and leaves no name behind."""
     with ZipFile(archive) as packed:
-        charts = packed.read(str(PurePosixPath("inside", "charts.py"))).decode()
+        sources = [
+            packed.read(str(PurePosixPath("inside", name))).decode()
+            for name in ("charts.py", "images.py")
+        ]
     constants = f"CHART, DATA, MOST_CELLS = {CHART!r}, {DATA!r}, {MOST_CELLS}\n"
-    source = charts + constants + _INSTALL
-    return f"exec(compile({source!r}, 'rich', 'exec'), {{'get_ipython': get_ipython}})"
+    sources.append(constants + _INSTALL)
+    return (
+        "(lambda names: [exec(compile(source, 'rich', 'exec'), names) "
+        f"for source in {sources!r}])({{'get_ipython': get_ipython, '__name__': 'rich'}})"
+    )
