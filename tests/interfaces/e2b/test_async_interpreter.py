@@ -92,7 +92,7 @@ async def test_contexts_are_apart_run_at_once_and_are_restarted_and_removed(box)
     first = await box.create_code_context(cwd="/tmp")
     second = await box.create_code_context(language="bash")
     await box.run_code("where = 'inside'", context=first)
-    assert (await box.run_code("import os; os.getcwd()", context=first)).text == "'/tmp'"
+    assert (await box.run_code("import os; os.getcwd()", context=first)).text == "/tmp"
     assert (await box.run_code("where")).error.name == "NameError"
     slow = "import time; began = time.time(); time.sleep(1); (began, time.time())"
     one, other = await asyncio.gather(

@@ -52,7 +52,7 @@ def test_an_error_has_a_name_and_a_traceback(box):
     told = plain(done.error.traceback)
     assert "def f(): return 1 / 0" in told
     assert "ZeroDivisionError: division by zero" in told
-    assert box.run_code("'still here'").text == "'still here'"
+    assert box.run_code("'still here'").text == "still here"
 
 
 def test_results_are_rich(box):
@@ -140,7 +140,7 @@ def test_a_frame_is_also_its_columns(box):
 def test_contexts_are_apart_and_can_be_restarted_and_removed(box):
     context = box.create_code_context(cwd="/tmp", language="python")
     box.run_code("where = 'inside'", context=context)
-    assert box.run_code("import os; os.getcwd()", context=context).text == "'/tmp'"
+    assert box.run_code("import os; os.getcwd()", context=context).text == "/tmp"
     assert box.run_code("where").error.name == "NameError"
     assert context.id in {each.id for each in box.list_code_contexts()}
     box.restart_code_context(context)
@@ -195,7 +195,7 @@ def test_what_comes_of_a_cell_after_it_has_failed_is_no_others_result(box):
     context = box.create_code_context(language="javascript")
     failed = box.run_code(f"Promise.reject(new Error('own')); {SLEEP} 'late'", context=context)
     assert failed.error.value == "own"
-    assert box.run_code(f"{SLEEP} {SLEEP} 'next'", context=context).text == "'next'"
+    assert box.run_code(f"{SLEEP} {SLEEP} 'next'", context=context).text == "next"
     box.remove_code_context(context)
 
 

@@ -1,6 +1,6 @@
 // The code interpreter as npm has it.
 import assert from 'node:assert/strict'
-import { NotFoundError, TimeoutError } from 'e2b'
+import { NotFoundError, SandboxError, TimeoutError } from 'e2b'
 import { Sandbox } from '@e2b/code-interpreter'
 import { refused } from './tools.mjs'
 
@@ -42,6 +42,9 @@ export const scenarios = {
     assert.equal(Buffer.from(picture.png, 'base64').subarray(1, 4).toString(), 'PNG')
     assert.equal(picture.chart.type, 'line')
     assert.deepEqual(picture.chart.elements[0].points, [[1, 3], [2, 4]])
+    assert.deepEqual([picture.chart.title, picture.chart.x_label], [null, null])
+    const saved = "from PIL import Image\nImage.new('RGB', (2, 2)).save('/tmp/saved.png')"
+    assert.equal(typeof (await run(saved)).results[0].png, 'string')
     const frame = (await run("import pandas as pd\npd.DataFrame({'a': [1, 2]})")).results[0]
     assert.match(frame.html, /<table/)
     assert.deepEqual(frame.data, { a: [1, 2] })
@@ -58,10 +61,31 @@ export const scenarios = {
     assert.match(thrown.traceback, /TypeError: no\n.*at f /)
   },
 
+  'a chart has rounded angles and filled boxes': async () => {
+    const chart = async (drawing) => {
+      const code = `import matplotlib.pyplot as plt\nfig, ax = plt.subplots()\n${drawing}\nplt.show()`
+      return (await run(code)).results.find((each) => each.png).chart
+    }
+    const pie = await chart("ax.pie([90, 10], labels=['no', 'yes'], startangle=90)")
+    assert.deepEqual(pie.elements.map((each) => each.angle), [324, 36])
+    const boxes = await chart("ax.boxplot([[95, 89, 76, 91, 84, 87]], labels=['B'], patch_artist=True)")
+    assert.equal(boxes.type, 'box_and_whisker')
+    assert.deepEqual(boxes.elements, [{
+      label: 'B', min: 84, first_quartile: 84.75, median: 88, third_quartile: 90.5, max: 95, outliers: [76],
+    }])
+  },
+
+  'default contexts are there and a directory that is missing leaves none': async () => {
+    const before = await box.listCodeContexts()
+    assert.deepEqual(before.slice(0, 2).map((each) => each.language), ['python', 'javascript'])
+    await refused(box.createCodeContext({ cwd: '/nowhere' }), SandboxError, /Directory \/nowhere does not exist/)
+    assert.deepEqual(await box.listCodeContexts(), before)
+  },
+
   'contexts are apart and are restarted and removed': async () => {
     const context = await box.createCodeContext({ cwd: '/tmp', language: 'python' })
     await run("where = 'inside'", { context })
-    assert.equal((await run('import os; os.getcwd()', { context })).text, "'/tmp'")
+    assert.equal((await run('import os; os.getcwd()', { context })).text, '/tmp')
     assert.equal((await run('where')).error.name, 'NameError')
     assert.ok((await box.listCodeContexts()).some((each) => each.id === context.id))
     await box.restartCodeContext(context)
@@ -73,12 +97,19 @@ export const scenarios = {
 
   'javascript remembers and awaits': async () => {
     const context = await box.createCodeContext({ language: 'javascript', cwd: '/tmp' })
-    assert.equal((await run('const a = 40; process.cwd()', { context })).text, "'/tmp'")
+    assert.equal((await run('const a = 40; process.cwd()', { context })).text, '/tmp')
     const done = await run('console.log(await Promise.resolve(a + 2)); ({ b: [1] })', { context })
     assert.equal(said(done), '42\n')
     assert.deepEqual(done.results[0].json, { b: [1] })
     await assert.rejects(run('while (true) {}', { context, timeoutMs: 2000 }), TimeoutError)
     assert.equal((await run('a', { context })).text, '40')
+  },
+
+  'javascript imports and typescript has types': async () => {
+    assert.equal((await run("import path from 'path'\npath.join('a', 'b')", { language: 'js' })).text, 'a/b')
+    const typed = 'function less(x: number, y: number): number { return x - y }\nless(1, 2)'
+    assert.equal((await run(typed, { language: 'ts' })).text, '-1')
+    await refused(run('1', { language: 'r' }), SandboxError, /no kernel for r\. Use python, javascript, typescript, bash/)
   },
 
   'bash remembers and fails': async () => {

@@ -54,6 +54,6 @@ def packed() -> bytes:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("__main__.py", _MAIN)
-        for path in sorted((Path(__file__).parent / "inside").glob("*.py")):
+        for path in sorted((Path(__file__).parent / "inside").glob("*.[jp][sy]")):
             archive.write(path, f"inside/{path.name}")
     return made.getvalue()

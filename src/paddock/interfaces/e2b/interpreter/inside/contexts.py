@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import shlex
+import getpass
+import os
 import sys
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import aclosing, suppress
+from pathlib import Path
 from queue import Empty
 from typing import Any
 
 import zmq
 from jupyter_client import AsyncKernelManager
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+from tornado.web import HTTPError
 
 from .apps import UNLIMITED
 from .outputs import line_of
 from .rich import introduction
+from .variables import set_code, unset_code
 
 _START_S = 60
 _LOOK_S = 1.0
@@ -28,8 +31,14 @@ _INTERRUPT_S = 5.0
 _UNTIL_TAKEN = 5
 """Interrupts, a second apart, of a cell that the kernel may not have taken yet: until then it hears
 none. One that it has taken is sent a single one, as another would cut short what it does to end."""
-_ALIASES = {"py": "python", "python3": "python", "js": "javascript", "sh": "bash"}
-LANGUAGES = ("python", "javascript", "bash")
+_ALIASES = {
+    "py": "python",
+    "python3": "python",
+    "js": "javascript",
+    "ts": "typescript",
+    "sh": "bash",
+}
+LANGUAGES = ("python", "javascript", "typescript", "bash")
 
 
 class Specs(KernelSpecManager):
@@ -42,8 +51,14 @@ class Specs(KernelSpecManager):
         return KernelSpec(argv=argv, language=kernel_name, display_name=kernel_name)
 
 
-class UnknownLanguage(Exception):
-    """There is no kernel for it."""
+class Refused(HTTPError):
+    """The answer to a request that cannot be met. The status line has the message as well as the
+    body: E2B's JavaScript SDK shows nothing else."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        line = message.encode("ascii", "replace").decode()
+        super().__init__(status, reason="".join(c if c.isprintable() else "?" for c in line))
+        self.message = message
 
 
 class Context:
@@ -55,6 +70,8 @@ class Context:
         self.cwd = cwd
         self._lock = asyncio.Lock()
         self._started: asyncio.Task[None] | None = None
+        self._manager: Any = None
+        self._client: Any = None
         self._generation = 0
         """Counts what ends whatever is running: restarts that somebody wants, and its end."""
         self._lost = ""
@@ -70,6 +87,7 @@ class Context:
         await asyncio.shield(self._started)
 
     async def _start(self) -> None:
+        self._check_directory()
         self._manager = AsyncKernelManager(
             kernel_name=self.language, kernel_spec_manager=Specs(), ip="127.0.0.1"
         )
@@ -108,21 +126,45 @@ class Context:
         if self.language == "python":
             await self._silently(introduction(sys.argv[0]))
 
+    def _check_directory(self) -> None:
+        """A kernel starts in its directory, with the rights that this server has."""
+        shown = self.cwd[:80]
+        try:
+            is_directory = Path(self.cwd).is_dir()
+        except OSError as error:
+            raise Refused(f"Directory {shown} cannot be used: {error.strerror}.") from error
+        if not is_directory:
+            raise Refused(f"Directory {shown} does not exist. Create it first.")
+        if not os.access(self.cwd, os.X_OK):
+            raise Refused(f"Directory {shown} cannot be entered by user {getpass.getuser()}.")
+
     async def restart(self) -> None:
         await self.begin()
+        self._check_directory()
         self._generation += 1
         await self._renew()
 
     async def _renew(self) -> None:
         self._client.stop_channels()
-        await self._manager.restart_kernel(now=True)
-        await self._connect()
+        try:
+            await self._manager.restart_kernel(now=True)
+            await self._connect()
+        except Exception:
+            # The next cell tries again, with a new kernel.
+            self._generation += 1
+            self._started = None
+            raise
 
     async def end(self) -> None:
-        await self.begin()
         self._generation += 1
-        self._client.stop_channels()
-        await self._manager.shutdown_kernel(now=True)
+        if self._started is None:
+            return
+        with suppress(Exception):  # a kernel that did not start may have left a process
+            await asyncio.shield(self._started)
+        if self._client is not None:
+            self._client.stop_channels()
+        if self._manager is not None and self._manager.has_kernel:
+            await self._manager.shutdown_kernel(now=True)
 
     async def interrupt(self) -> None:
         await self._manager.interrupt_kernel()
@@ -146,7 +188,7 @@ class Context:
         generation, asked, interrupts, ended = self._generation, "", 0, False
         try:
             if env:
-                asked = self._silent(_set(self.language, env))
+                asked = self._silent(set_code(self.language, env))
                 await self._until_idle(asked)
             if generation != self._generation:
                 yield line_of(*_RESTARTED) or {}
@@ -170,7 +212,7 @@ class Context:
         if not ended and generation == self._generation:
             await self._stop(asked, interrupts)
         if env and generation == self._generation:
-            await self._silently(_unset(self.language, env))
+            await self._silently(unset_code(self.language, env))
         if ended and generation == self._generation:
             await self._forget_answers()
 
@@ -244,8 +286,12 @@ class Context:
             if not message:
                 if await self._manager.is_alive():
                     continue
-                await self._renew()
-                yield _error("KernelDied", "the kernel has died and was started anew")
+                why = "the kernel has died and was started anew"
+                try:
+                    await self._renew()
+                except (OSError, RuntimeError) as error:
+                    why = f"the kernel has died and could not be started again: {error}"
+                yield _error("KernelDied", why)
                 return
             if message.get("parent_header", {}).get("msg_id") != asked:
                 await _breathe()
@@ -264,12 +310,14 @@ class Contexts:
         self._all: dict[str, Context] = {}
         self._defaults: dict[str, Context] = {}
 
-    def create(self, language: str | None, cwd: str | None) -> Context:
-        wanted = (language or "python").lower()
-        wanted = _ALIASES.get(wanted, wanted)
-        if wanted not in LANGUAGES:
-            raise UnknownLanguage(f"there is no kernel for {wanted}: use {', '.join(LANGUAGES)}")
-        made = Context(wanted, cwd or self._cwd)
+    async def create(self, language: str | None, cwd: str | None) -> Context:
+        """A new context, once its kernel runs. One whose kernel does not start is not kept."""
+        made = Context(_known(language), cwd or self._cwd)
+        try:
+            await made.begin()
+        except BaseException:
+            await made.end()
+            raise
         self._all[made.id] = made
         return made
 
@@ -277,11 +325,12 @@ class Contexts:
         return self._all.get(identifier)
 
     def default(self, language: str | None) -> Context:
-        wanted = (language or "python").lower()
-        wanted = _ALIASES.get(wanted, wanted)
+        """Its kernel starts with its first cell."""
+        wanted = _known(language)
         known = self._defaults.get(wanted)
         if known is None or known.id not in self._all:
-            known = self._defaults[wanted] = self.create(wanted, None)
+            known = self._defaults[wanted] = Context(wanted, self._cwd)
+            self._all[known.id] = known
         return known
 
     def list(self) -> list[Context]:
@@ -290,6 +339,17 @@ class Contexts:
     async def remove(self, context: Context) -> None:
         self._all.pop(context.id, None)
         await context.end()
+
+
+def _known(language: str | None) -> str:
+    wanted = (language or "python").lower()
+    wanted = _ALIASES.get(wanted, wanted)
+    if wanted not in LANGUAGES:
+        raise Refused(
+            f"There is no kernel for {wanted[:80]}. Use {', '.join(LANGUAGES)}, or run its own "
+            "program with commands."
+        )
+    return wanted
 
 
 def _has_failed(task: asyncio.Task[None]) -> bool:
@@ -316,45 +376,3 @@ def _error(name: str, why: str) -> tuple[str, dict[str, Any]]:
 
 
 _RESTARTED = _error("KernelRestarted", "the context was restarted or removed meanwhile")
-
-
-def _set(language: str, env: dict[str, str]) -> str:
-    """Variables for one cell; what they were before is kept beside them."""
-    if language == "python":
-        return (
-            f"import os as _os; _paddock_was = {{n: _os.environ.get(n) for n in {list(env)!r}}}; "
-            f"_os.environ.update({env!r})"
-        )
-    if language == "bash":
-        return "\n".join(
-            f'unset _paddock_{name}; [ -z "${{{name}+x}}" ] || _paddock_{name}=${name}; '
-            f"export {name}={shlex.quote(value)}"
-            for name, value in env.items()
-        )
-    return (
-        f"globalThis._paddock_was = Object.fromEntries({json.dumps(list(env))}"
-        ".map((name) => [name, process.env[name]]));"
-        f"Object.assign(process.env, {json.dumps(env)}); undefined"
-    )
-
-
-def _unset(language: str, env: dict[str, str]) -> str:
-    """A kernel that was started anew meanwhile knows of none."""
-    if language == "python":
-        return (
-            "import os as _os\n"
-            "for _name, _value in globals().pop('_paddock_was', {}).items():\n"
-            "    _os.environ.pop(_name, None)\n"
-            "    if _value is not None: _os.environ[_name] = _value\n"
-        )
-    if language == "bash":
-        return "\n".join(
-            f'if [ -z "${{_paddock_{name}+x}}" ]; then unset {name}; '
-            f"else export {name}=$_paddock_{name}; unset _paddock_{name}; fi"
-            for name in env
-        )
-    return (
-        "for (const [name, value] of Object.entries(globalThis._paddock_was ?? {})) "
-        "{ delete process.env[name]; if (value !== undefined) process.env[name] = value }"
-        " delete globalThis._paddock_was; undefined"
-    )

@@ -6,6 +6,7 @@ import base64
 import codecs
 import json
 import os
+import pkgutil
 import selectors
 import signal
 import subprocess
@@ -26,72 +27,20 @@ while IFS= read -r word <&0; do
     printf '{"code": %d}\\n' $? >&3
 done
 """
-_NODE = """
-const repl = require('repl'), readline = require('readline'), fs = require('fs')
-const util = require('util'), { PassThrough } = require('stream')
-const { AsyncLocalStorage } = require('async_hooks')
-const quiet = new PassThrough(); quiet.resume()
-const server = repl.start({
-  prompt: '', input: new PassThrough(), output: quiet, terminal: false,
-  useGlobal: true, breakEvalOnSigint: true,
-})
-// Cells are numbered: what an earlier one has left behind, such as a timer, is not the open one's.
-let cells = 0, open = 0
-const within = new AsyncLocalStorage()
-// What is printed is passed on before the call returns: a stream of Node's that is interrupted
-// within never writes again, and one that nobody reads fast enough would be far behind its cell.
-const pause = new Int32Array(new SharedArrayBuffer(4))
-const written = (fd) => (data, encoding, then) => {
-  const kind = typeof encoding === 'string' ? encoding : 'utf8'
-  const bytes = typeof data === 'string' ? Buffer.from(data, kind) : data
-  for (let at = 0; at < bytes.length;) {
-    try { at += fs.writeSync(fd, bytes, at) } catch (error) {
-      if (error.code !== 'EAGAIN') throw error
-      Atomics.wait(pause, 0, 0, 1)
-    }
-  }
-  const told = typeof encoding === 'function' ? encoding : then
-  if (told) process.nextTick(told)
-  return true
+
+
+def _node(*, is_typed: bool) -> list[str]:
+    program = pkgutil.get_data(__package__, "node.js")
+    assert program is not None
+    # Within a block, so that cells may give its names to other things.
+    return ["node", "-e", f"{{ const isTyped = {json.dumps(is_typed)}\n{program.decode()} }}"]
+
+
+PROGRAMS = {
+    "bash": lambda: ["bash", "-c", _BASH],
+    "javascript": lambda: _node(is_typed=False),
+    "typescript": lambda: _node(is_typed=True),
 }
-process.stdout.write = written(1)
-process.stderr.write = written(2)
-// What goes wrong outside of a cell, such as in a timer, has nobody else to tell.
-const tell = (cell, said) => {
-  if (cell !== open) return process.stderr.write(said.error ? said.error.stack + '\\n' : '')
-  open = 0
-  fs.writeSync(3, JSON.stringify(said) + '\\n')
-}
-const failed = (cell, error) => tell(cell, { error: {
-  name: (error && error.name) || 'Error', message: String((error && error.message) || error),
-  stack: String((error && error.stack) || error) } })
-const thrown = (error) => failed(within.getStore(), error)
-// Until Node 25 what a cell throws is an event of this, and the callback is not called.
-if (server._domain) server._domain.on('error', thrown)
-// The REPL gives up a cell that awaits; what comes of it later is no other cell's.
-const interrupted = () => { if (open) server.emit('SIGINT') }
-process.on('SIGINT', interrupted)
-process.on('unhandledRejection', thrown)
-readline.createInterface({ input: process.stdin }).on('line', (word) => {
-  const code = Buffer.from(word, 'base64').toString()
-  const cell = open = ++cells
-  const ended = (error, value) => {
-    if (error) return failed(cell, error instanceof repl.Recoverable ? error.err : error)
-    tell(cell, value === undefined ? {} : { text: util.inspect(value), json: plain(value) })
-  }
-  // Code that does not await is stopped by a handler of the REPL's own. One of ours would be taken
-  // away for that time after the REPL has set its own, and with it the REPL's: an interrupt would
-  // then end the process.
-  process.off('SIGINT', interrupted)
-  try { within.run(cell, () => server.eval(code, server.context, 'cell', ended)) }
-  finally { process.on('SIGINT', interrupted) }
-})
-function plain(value) {
-  try { return value && typeof value === 'object' ? JSON.parse(JSON.stringify(value)) : undefined }
-  catch { return undefined }
-}
-"""
-PROGRAMS = {"bash": ["bash", "-c", _BASH], "javascript": ["node", "-e", _NODE]}
 
 
 class PipedKernel(Kernel):
@@ -110,7 +59,7 @@ class PipedKernel(Kernel):
 
     def _begin(self) -> None:
         self._control, theirs = os.pipe()
-        argv = PROGRAMS[self.language]
+        argv = PROGRAMS[self.language]()
         # The program tells how a cell ended on descriptor 3, which nothing else writes to.
         mover = ["bash", "-c", f'exec "$@" 3>&{theirs}', "bash", *argv]
         self._process = subprocess.Popen(
@@ -279,4 +228,15 @@ class JavascriptKernel(PipedKernel):
     }
 
 
-KERNELS = {"bash": BashKernel, "javascript": JavascriptKernel}
+class TypescriptKernel(PipedKernel):
+    """One Node.js that drops the types of a cell before it runs it."""
+
+    language = "typescript"
+    language_info = {  # noqa: RUF012 - as Jupyter has it
+        "name": "typescript",
+        "mimetype": "text/typescript",
+        "file_extension": ".ts",
+    }
+
+
+KERNELS = {"bash": BashKernel, "javascript": JavascriptKernel, "typescript": TypescriptKernel}

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tornado.iostream import StreamClosedError
-from tornado.web import Application, HTTPError, RequestHandler
+from tornado.web import Application, RequestHandler
 
-from .contexts import Context, Contexts, UnknownLanguage
+from .contexts import Context, Contexts, Refused
 
 PORT = 49999
 _KINDS = {"code": str, "context_id": str, "language": str, "cwd": str, "env_vars": dict}
@@ -28,22 +28,24 @@ class Handler(RequestHandler):
         try:
             found = json.loads(self.request.body or b"{}")
         except ValueError:
-            raise HTTPError(400, reason="the body is no JSON") from None
+            raise Refused("the body is no JSON") from None
         if not isinstance(found, dict):
-            raise HTTPError(400, reason="the body is no JSON object")
+            raise Refused("the body is no JSON object")
         for name, kind in _KINDS.items():
             if found.get(name) is not None and not isinstance(found[name], kind):
-                raise HTTPError(400, reason=f"{name} is no {kind.__name__}")
+                raise Refused(f"{name} is no {kind.__name__}")
         return found
 
     def context(self, identifier: str) -> Context:
         found = self.contexts.get(identifier)
         if found is None:
-            raise HTTPError(404, reason=f"Context {identifier[:80]} not found")
+            raise Refused(f"Context {identifier[:80]} not found", 404)
         return found
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        self.finish({"code": status_code, "message": self._reason})
+        error = kwargs.get("exc_info", (None, None))[1]
+        message = error.message if isinstance(error, Refused) else self._reason
+        self.finish({"code": status_code, "message": message})
 
 
 class Health(Handler):
@@ -62,11 +64,11 @@ class Execute(Handler):
         asked = self.asked()
         code, env = str(asked.get("code", "")), asked.get("env_vars") or {}
         if not all(_VARIABLE.fullmatch(str(name)) for name in env):
-            raise HTTPError(400, reason="a variable has a name that is none")
+            raise Refused("a variable has a name that is none")
         if asked.get("context_id"):
             context = self.context(asked["context_id"])
         else:
-            context = _made(self.contexts.default, asked.get("language"))
+            context = self.contexts.default(asked.get("language"))
         self.set_header("content-type", "application/x-ndjson")
         self._work = asyncio.ensure_future(self._run(context, code, env))
         try:
@@ -102,11 +104,7 @@ class ManyContexts(Handler):
 
     async def post(self) -> None:
         asked = self.asked()
-        cwd = asked.get("cwd")
-        if cwd and not Path(cwd).is_dir():
-            raise HTTPError(400, reason=f"there is no directory {cwd[:80]}")
-        context = _made(lambda language: self.contexts.create(language, cwd), asked.get("language"))
-        await context.begin()
+        context = await self.contexts.create(asked.get("language"), asked.get("cwd"))
         self.finish(context.shown())
 
 
@@ -126,16 +124,9 @@ class Restart(Handler):
         self.set_status(204)
 
 
-def _made(make: Any, language: str | None) -> Context:
-    try:
-        found: Context = make(language)
-    except UnknownLanguage as error:
-        raise HTTPError(400, reason=str(error)) from None
-    return found
-
-
 async def serve() -> None:
-    """For ever. The kernel that is asked for most is started at once."""
+    """For ever. It answers once Python's kernel runs: then its sandbox is ready. JavaScript has a
+    context from the start, as at E2B, but no kernel before its first cell."""
     contexts = Contexts(str(Path.home()))
     given = {"contexts": contexts}
     application = Application(
@@ -147,6 +138,7 @@ async def serve() -> None:
             (r"/contexts/([^/]+)/restart", Restart, given),
         ]
     )
+    await contexts.default("python").begin()
+    contexts.default("javascript")
     application.listen(PORT, "127.0.0.1")
-    await contexts.default(None).begin()
     await asyncio.Event().wait()
