@@ -19,7 +19,7 @@ from jupyter_client import AsyncKernelManager
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from tornado.web import HTTPError
 
-from .apps import UNLIMITED
+from . import UNLIMITED
 from .outputs import line_of
 from .rich import introduction
 from .variables import set_code, unset_code
