@@ -133,3 +133,12 @@ async def test_who_has_no_token_of_the_sandbox_runs_nothing(box, sandboxes, live
         )
         with pytest.raises(SandboxException, match="403"):
             await run(stranger, "1")
+
+
+@pytest.mark.slow
+async def test_an_interpreter_that_cannot_start_is_told_as_soon_as_it_ends(box, sandboxes, live):
+    """Its kernel, here, which is no longer installed."""
+    await done(box.commands.run("mv /usr/lib/python3/dist-packages/ipykernel /tmp", user="root"))
+    await done(box.pause(mode="filesystem"))
+    with pytest.raises(SandboxException, match=r"interpreter of sandbox .* ended with exit code 1"):
+        await done(sandboxes.connect(box.sandbox_id, **live.options))
