@@ -1,4 +1,5 @@
-"""The examples in the SDKs' own documentation, as the installed packages carry them.
+"""The examples in the SDKs' own documentation, as the installed packages carry them, and the cells
+of our page about them.
 
 They are run as they are, with the environment that `paddock connect e2b` prints; only where one
 writes a key and E2B's own domain into the code, it is given ours.
@@ -14,8 +15,10 @@ from importlib.metadata import metadata
 import pytest
 
 from tests.interfaces.e2b.javascript import installed, node
+from tests.repository.checkout import ROOT
 
 pytestmark = [pytest.mark.timeout(900)]  # the first run on a machine builds a template
+PAGE = ROOT / "docs/how-to/use-e2b-sdks.md"
 PACKAGES = ("e2b", "e2b-code-interpreter")
 JS_PACKAGES = {"e2b": "e2b", "@e2b/code-interpreter": "e2b-code-interpreter"}
 WRITTEN = r"""(api_?[kK]ey)(\s*[=:]\s*)['"]e2b_\*\*\*['"],\s*domain\2['"]e2b\.dev['"]"""
@@ -38,6 +41,8 @@ def python_examples():
         text = described.get_payload() or described["Description"]
         for number, code in enumerate(blocks(text, "py"), 1):
             yield pytest.param(code, id=f"{package} {number}")
+    (cells,) = [code for code in blocks(PAGE.read_text(), "python") if "run_code" in code]
+    yield pytest.param(cells, id="our page", marks=pytest.mark.slow)
 
 
 def test_there_are_examples():

@@ -1,4 +1,4 @@
-"""The unmodified code interpreter SDK: contexts, streams, rich results, three languages."""
+"""The unmodified code interpreter SDK: contexts, streams, rich results, languages."""
 
 import base64
 import threading
