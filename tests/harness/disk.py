@@ -100,8 +100,9 @@ def release() -> None:
         return
     with _deciding(), _USERS.open("a") as users, contextlib.suppress(BlockingIOError):
         fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _sweep()
-        subprocess.run(["umount", str(DISK)], check=False)
+        if os.path.ismount(DISK):  # another process may have unmounted it since the look above
+            _sweep()
+            subprocess.run(["umount", str(DISK)], check=False)
 
 
 def is_used_by_others() -> bool:

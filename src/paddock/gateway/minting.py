@@ -8,6 +8,9 @@ import os
 import ssl
 from collections import OrderedDict
 
+# Loaded by the first signature otherwise, when the files may be out of the gateway's reach: it runs
+# as a user of its own, and Paddock may be installed below /root.
+import cryptography.hazmat.backends.openssl.backend  # noqa: F401
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
