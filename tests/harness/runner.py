@@ -1,8 +1,9 @@
 """Run one tier of the tests and report it: `python -m tests.harness TIER [pytest arguments]`.
 
-A tier runs in up to three pytest sessions. Most tests run in parallel. Tests that inspect the whole
-machine (`alone`) follow, one after the other. At the end, up to five failed tests and those that
-took too long run once more, alone: a test that then passes is reported as flaky, not as a failure.
+A tier runs in up to four pytest sessions. Most tests run in parallel. Tests that inspect the whole
+machine (`alone`) follow, one after the other. At the end, up to five failed tests run once more,
+alone: a test that then passes is reported as flaky, not as a failure. Tests that took too long are
+timed once more, one per core.
 """
 
 import json
@@ -128,9 +129,13 @@ def _run_again(run: Run) -> None:
         failed = []
     if not failed and not slow:
         return
-    _headline(f"once more, alone: {len(failed)} failed, {len(slow)} over {LONGEST_S:g} s")
+    _headline(f"once more: {len(failed)} failed, {len(slow)} over {LONGEST_S:g} s")
     again = Run(run.tier)
-    _session(again, *failed, *slow)
+    if failed:
+        _session(again, *failed)
+    if slow:
+        # One per core: as fast as alone, and done sooner.
+        _session(again, "-n", str(_CORES), "--dist", "load", *slow)
     run.problems += again.problems
     limit = LONGEST_S * slowness(run.tests, known_durations())
     for name in failed:
@@ -142,7 +147,7 @@ def _run_again(run: Run) -> None:
         if seconds > limit:
             run.tests[name]["outcome"] = "failed"
             run.tests[name]["error"] = (
-                f"took {seconds:.1f} s alone; a test over {limit:.2g} s needs the mark `slow`"
+                f"took {seconds:.1f} s again; a test over {limit:.2g} s needs the mark `slow`"
             )
 
 

@@ -58,7 +58,7 @@ def test_bad(): assert 1 == 2
 """)
     assert done.returncode == 1
     assert re.search(
-        r"test_slow: took [\d.]+ s alone; a test over 0.5 s needs the mark `slow`", done.stdout
+        r"test_slow: took [\d.]+ s again; a test over 0.5 s needs the mark `slow`", done.stdout
     )
     assert "test_bad: assert 1 == 2" in done.stdout
     assert "0 passed, 2 failed, 0 skipped" in done.stdout
