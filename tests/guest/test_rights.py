@@ -103,6 +103,50 @@ async def test_a_planted_link_is_no_way_to_roots_files(guest: Guest, what: str) 
     assert await guest.files.read("planted/mine") == b"mine\n"
 
 
+AS_ROOT = {"x_paddock_files_as_root": "true"}
+PLANTED_CALLS = {
+    "Stat": {"path": "planted/closed/file"},
+    "ListDir": {"path": "planted/closed"},
+    "MakeDir": {"path": "planted/open/new"},
+    "Move": {"source": "planted/mine", "destination": "planted/open/mine"},
+    "Remove": {"path": "planted/closed/file"},
+    "CreateWatcher": {"path": "planted/closed"},
+}
+
+
+@pytest.mark.proves("S6")
+async def test_root_that_acts_for_an_account_follows_no_planted_link(
+    guest: Guest, raw: Raw
+) -> None:
+    await guest.exec(["sh", "-c", SET_UP], user="root")
+    assert (await guest.exec(["sh", "-c", PLANT])).exit_code == 0
+    before = await _tree(guest)
+    for method, message in PLANTED_CALLS.items():
+        answer = await raw.rpc(f"{FS}/{method}", message, **AS_ROOT)
+        assert (answer.status, answer.json()["code"]) == (403, "permission_denied"), method
+    octets = {"content-type": "application/octet-stream", "x-paddock-files-as-root": "true"}
+    for path in ("planted/file", "planted/dangling", "planted/open/sub/new"):
+        for content in (b"x", b"x" * (3 << 20)):
+            answer = await raw("POST", f"/files?path={path}", headers=octets, body=content)
+            assert answer.status == 403, path
+    assert (await raw("GET", "/files?path=planted/file", headers=octets)).status == 403
+    assert await _tree(guest) == before
+
+
+async def test_root_that_acts_for_an_account_gives_it_what_it_makes(guest: Guest, raw: Raw) -> None:
+    await guest.exec(["sh", "-c", SET_UP], user="root")
+    assert (await raw.rpc(f"{FS}/MakeDir", {"path": f"{SECRET}/a/b"}, **AS_ROOT)).status == 200
+    assert (await raw.rpc(f"{FS}/Stat", {"path": f"{SECRET}/closed/file"}, **AS_ROOT)).status == 200
+    moved = {"source": f"{SECRET}/closed/file", "destination": f"{SECRET}/open/c/file"}
+    assert (await raw.rpc(f"{FS}/Move", moved, **AS_ROOT)).status == 200
+    made = await guest.exec(["stat", "-c", "%U:%G", f"{SECRET}/a", f"{SECRET}/a/b"], user="root")
+    assert made.text == "user:user\n" * 2
+    assert (await guest.files.stat(f"{SECRET}/open/c")).owner == "user"
+    assert (await raw.rpc(f"{FS}/Remove", {"path": SECRET}, **AS_ROOT)).status == 200
+    with pytest.raises(NotFound):
+        await guest.files.stat(SECRET)
+
+
 async def test_who_is_root_by_name_may_do_all_of_it(guest: Guest) -> None:
     await guest.exec(["sh", "-c", SET_UP], user="root")
     await guest.files.write(f"{SECRET}/closed/file", b"changed", user="root")

@@ -6,8 +6,10 @@ import asyncio
 import base64
 import binascii
 import json
+import os
 import struct
 from collections.abc import AsyncIterator, Awaitable
+from dataclasses import replace
 from typing import Any, Callable
 
 from .body import Congestion
@@ -19,6 +21,8 @@ from .users import Account
 UNARY_LIMIT = 4 << 20
 INPUT_LIMIT = 16 << 20  # of calls that carry input for a program
 FRAME_LIMIT = 4 << 20
+FILES_AS_ROOT = "x-paddock-files-as-root"
+"""Set by the control plane for clients of E2B, whose envd acts on files as root."""
 _STREAM_TYPE = "application/connect+json"
 _DEFAULT_KEEPALIVE = 90.0
 _END = 2
@@ -56,6 +60,12 @@ class Call:
     def account(self) -> Account:
         """The user named by HTTP Basic; the default user where none is."""
         return self.state.account(_basic_user(self.exchange.headers.get("authorization", "")))
+
+    def file_accounts(self, account: Account) -> tuple[Account, ...]:
+        """With whose rights files are used, in the order in which they are tried."""
+        if self.exchange.headers.get(FILES_AS_ROOT) != "true" or os.geteuid() != 0:
+            return (account,)
+        return account, replace(account, as_root=True)
 
     @property
     def timeout(self) -> float | None:

@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import Callable
 
 from . import connect, entries, fields, paths, removal, rights
@@ -29,47 +30,36 @@ class FilesystemService:
     async def stat(self, call: Call, message: Message) -> Message:
         path = _path(call, message, "path")
         try:
-            with rights.of(call.account):
-                return self._describe(path)
+            return rights.attempt(_accounts(call), lambda _: self._describe(path))
         except OSError as error:
             raise from_path_error(error, path) from None
 
     async def make_dir(self, call: Call, message: Message) -> Message:
         path = _path(call, message, "path")
-        account = call.account
         try:
-            with rights.of(account):
-                _make_dir(path)
-                return self._describe(path)
+            rights.attempt(_accounts(call), lambda _: _make_dir(path))
+            return rights.attempt(_accounts(call), lambda _: self._describe(path))
         except OSError as error:
             raise from_path_error(error, path) from None
 
     async def move(self, call: Call, message: Message) -> Message:
         source, target = _path(call, message, "source"), _path(call, message, "destination")
-        account = call.account
         try:
-            with rights.of(account):
-                _rename(source, target)
-                return self._describe(target)
+            rights.attempt(_accounts(call), lambda _: _rename(source, target))
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise from_path_error(error, source) from None
-            await self._move_across(source, target, account, call.timeout)
-        with rights.of(account):
-            return self._describe(target)
+            await self._move_across(source, target, call.account, call.timeout)
+        return rights.attempt(_accounts(call), lambda _: self._describe(target))
 
     async def remove(self, call: Call, message: Message) -> Message:
         path = _path(call, message, "path")
-        account = call.account
+        accounts = _accounts(call)
         try:
-            with rights.of(account):
-                directory, name = paths.open_parent(path)
-            try:
-                if name == b".":
-                    raise invalid("the root directory cannot be removed")
-                await removal.remove(directory, name, account)
-            finally:
-                os.close(directory)
+            for account in accounts[:-1]:
+                with suppress(PermissionError):
+                    return await _remove(path, account)
+            return await _remove(path, accounts[-1])
         except FileNotFoundError:
             pass
         except OSError as error:
@@ -79,10 +69,11 @@ class FilesystemService:
     async def list_dir(self, call: Call, message: Message) -> Message:
         path = _path(call, message, "path")
         walk = _walk(message)
-        account = call.account
+        flags = os.O_RDONLY | os.O_DIRECTORY
         try:
-            with rights.of(account):
-                directory = paths.open_path(path, os.O_RDONLY | os.O_DIRECTORY)
+            account, directory = rights.attempt(
+                _accounts(call), lambda account: (account, paths.open_path(path, flags))
+            )
             try:
                 path = path.rstrip(b"/") or b"/"
                 accounts = self._state.accounts
@@ -123,6 +114,19 @@ def methods(state: GuestState) -> dict[str, Callable[[Call], Awaitable[None]]]:
         "ListDir": connect.unary(service.list_dir),
     }
     return {f"POST /filesystem.Filesystem/{name}": method for name, method in table.items()}
+
+
+async def _remove(path: bytes, account: Account) -> Message:
+    """The way there has the same rights as the removal: a link may be part of it."""
+    with rights.of(account):
+        directory, name = paths.open_parent(path)
+    try:
+        if name == b".":
+            raise invalid("the root directory cannot be removed")
+        await removal.remove(directory, name, account)
+    finally:
+        os.close(directory)
+    return {}
 
 
 def _make_dir(path: bytes) -> None:
@@ -166,6 +170,10 @@ def _below(found: list[Message], path: bytes) -> str:
 
 def _path(call: Call, message: Message, name: str) -> bytes:
     return call.state.absolute(fields.text(message, name), call.account)
+
+
+def _accounts(call: Call) -> tuple[Account, ...]:
+    return call.file_accounts(call.account)
 
 
 def _already_there(directory: int, name: bytes, path: bytes) -> GuestError:

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import Callable
 
 from . import connect, fields
@@ -13,6 +14,7 @@ from .connect import Call, Message, StreamOpener
 from .errors import GuestError, from_path_error
 from .inotify import Inotify
 from .state import GuestState
+from .users import Account
 from .watch import LOST, Watcher
 
 _KEEPALIVE: Message = {"keepalive": {}}
@@ -100,6 +102,18 @@ class WatchService:
     async def _open(self, call: Call, message: Message) -> tuple[Watcher, _Queue]:
         account = call.account
         path = self._state.absolute(fields.text(message, "path"), account)
+        accounts = call.file_accounts(account)
+        try:
+            for each in accounts[:-1]:
+                with suppress(PermissionError):
+                    return await self._watch(message, path, each)
+            return await self._watch(message, path, accounts[-1])
+        except OSError as error:
+            raise from_path_error(error, path) from None
+
+    async def _watch(
+        self, message: Message, path: bytes, account: Account
+    ) -> tuple[Watcher, _Queue]:
         queue = _Queue()
         watcher = Watcher(
             self._source,
@@ -113,9 +127,9 @@ class WatchService:
         )
         try:
             await watcher.open()
-        except OSError as error:
+        except OSError:
             watcher.close()
-            raise from_path_error(error, path) from None
+            raise
         return watcher, queue
 
     def _find(self, message: Message) -> tuple[Watcher, _Queue]:

@@ -42,8 +42,8 @@ async def download(call: Call) -> None:
     query = parse_query(call.exchange.query)
     account = _account(call, query)
     path = call.state.absolute(query.get("path", ""), account)
-    with rights.of(account):
-        fd = paths.open_path(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
+    fd = rights.attempt(call.file_accounts(account), lambda _: paths.open_path(path, flags))
     try:
         status = os.fstat(fd)
         if stat.S_ISDIR(status.st_mode):
@@ -86,7 +86,7 @@ async def upload(call: Call) -> None:
 async def _store(call: Call, path: bytes, account: Account, read: Read) -> Message:
     if path.endswith(b"/"):
         raise invalid(f"path is a directory: {decode(path)}")
-    target = Upload(path, account, _metadata(call.exchange))
+    target = Upload(path, call.file_accounts(account), _metadata(call.exchange))
     try:
         while True:
             data = await read()

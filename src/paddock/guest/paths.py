@@ -9,8 +9,24 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from . import syscalls
+from .links import open_by_roots_links
+from .users import Account
+
+_acting_for: ContextVar[Account | None] = ContextVar("acting_for", default=None)
+
+
+@contextmanager
+def acting_for(account: Account) -> Iterator[None]:
+    """Inside, root acts for the account: only root's links are followed, new directories are the
+    account's. There must be no `await` inside."""
+    before = _acting_for.set(account)
+    try:
+        yield
+    finally:
+        _acting_for.reset(before)
 
 
 def open_path(
@@ -20,7 +36,10 @@ def open_path(
 
     In a joined guest /proc/self/exe, fd, maps and mem show the host.
     """
-    fd = syscalls.open_without_magic(path, flags, mode, dir_fd=dir_fd, resolve=resolve)
+    if _acting_for.get() is None:
+        fd = syscalls.open_without_magic(path, flags, mode, dir_fd=dir_fd, resolve=resolve)
+    else:
+        fd = open_by_roots_links(path, flags, mode, dir_fd=dir_fd)
     if _is_ours(fd):
         os.close(fd)
         raise PermissionError(errno.EACCES, "belongs to the guest itself", os.fsdecode(path))
@@ -88,7 +107,10 @@ def make_parents(path: bytes) -> None:
 def make_directory(parent: int, name: bytes) -> int:
     """Made and opened."""
     os.mkdir(name, 0o755, dir_fd=parent)
-    return open_path(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    fd = open_path(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    if (owner := _acting_for.get()) is not None:
+        os.chown(b"/proc/self/fd/%d" % fd, owner.uid, owner.gid)
+    return fd
 
 
 def _is_ours(fd: int) -> bool:

@@ -3,6 +3,9 @@
 A path that a caller names leads where the sandbox's own programs let it lead: a link planted in the
 user's home must not be a way to root's files. So whatever opens, makes, moves or removes on behalf
 of an account does it with that account's rights, and what is made is the account's by nature.
+
+E2B's envd acts as root and then changes the owner. For its clients, an account's rights are tried
+first; where they do not suffice, root acts for the account, and follows root's links only.
 """
 
 from __future__ import annotations
@@ -13,14 +16,30 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Callable
+from typing import Callable, TypeVar
 
-from . import syscalls
+from . import paths, syscalls
 from .errors import GuestError
 from .users import Account
 
 _UNCHANGED = -1
 _ID = 0xFFFFFFFF
+T = TypeVar("T")
+
+
+def attempt(accounts: Sequence[Account], act: Callable[[Account], T]) -> T:
+    """Do it with the rights of the first account that may. `act` must be safe to repeat."""
+    for account in accounts[:-1]:
+        try:
+            with of(account):
+                return act(account)
+        except PermissionError:
+            continue
+        except GuestError as error:
+            if error.code != "permission_denied":
+                raise
+    with of(accounts[-1]):
+        return act(accounts[-1])
 
 
 @contextmanager
@@ -33,6 +52,10 @@ def of(account: Account | None) -> Iterator[None]:
     own = os.geteuid()
     if account is None or account.uid == own:
         yield
+        return
+    if account.as_root and own == 0:
+        with paths.acting_for(account):
+            yield
         return
     if own != 0:
         raise GuestError(

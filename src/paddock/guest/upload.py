@@ -7,7 +7,9 @@ import errno
 import fcntl
 import os
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import Callable
 
 from . import paths, rights, syscalls
 from .connect import Message
@@ -34,12 +36,14 @@ class Upload:
     removed again if the upload breaks off, or into the old one.
 
     All of it happens with the account's rights, so what is new is the account's, and an existing
-    file stays whose it is.
+    file stays whose it is. Where these do not suffice and root acts for the account, the file is
+    the account's afterwards.
     """
 
-    def __init__(self, path: bytes, account: Account, metadata: dict[str, str]) -> None:
+    def __init__(self, path: bytes, accounts: Sequence[Account], metadata: dict[str, str]) -> None:
         self._path = path
-        self._account = account
+        self._accounts = accounts
+        self._account = accounts[0]
         self._metadata = metadata
         self._held = bytearray()
         self._target = -1
@@ -52,8 +56,7 @@ class Upload:
             self._held += data
             return
         if not is_open:
-            with rights.of(self._account):
-                self._open_for_much()
+            self._attempt(self._open_for_much)
             data = bytes(self._held) + data
             self._held.clear()
         _write_all(self._spool if self._spool >= 0 else self._target, data)
@@ -62,13 +65,9 @@ class Upload:
         """Put it in place; what the caller is told of it."""
         if self._spool >= 0:
             await self._place_spool()
+        if self._target < 0:
+            self._attempt(self._write_held)
         with rights.of(self._account):
-            if self._target < 0:
-                self._open()
-                if not self._created:
-                    syscalls.reserve(self._target, len(self._held))
-                    os.ftruncate(self._target, 0)
-                _write_all(self._target, self._held)
             self._set_metadata()
         self.close()
         said: Message = {
@@ -96,6 +95,22 @@ class Upload:
         self._target = self._spool = -1
         self._created = False
 
+    def _attempt(self, act: Callable[[], None]) -> None:
+        """With the rights of the first account that may, which are used from then on."""
+
+        def act_as(account: Account) -> None:
+            self._account = account
+            act()
+
+        rights.attempt(self._accounts, act_as)
+
+    def _write_held(self) -> None:
+        self._open()
+        if not self._created:
+            syscalls.reserve(self._target, len(self._held))
+            os.ftruncate(self._target, 0)
+        _write_all(self._target, self._held)
+
     def _open(self) -> None:
         paths.make_parents(self._path)
         flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY
@@ -111,11 +126,14 @@ class Upload:
 
     def _touch_owner(self, status: os.stat_result) -> None:
         """envd chowns what it is given, and clients wait for the event that this makes."""
-        if status.st_uid == self._account.uid:
+        if self._account.as_root:
+            os.fchown(self._target, self._account.uid, self._account.gid)
+        elif status.st_uid == self._account.uid:
             with suppress(OSError):
                 os.fchown(self._target, status.st_uid, status.st_gid)
 
     def _open_for_much(self) -> None:
+        self.close()
         paths.make_parents(self._path)
         self._spool = _open_nameless(self._path)
         if self._spool < 0:

@@ -19,6 +19,8 @@ class Account:
     shell: str
     groups: tuple[int, ...]
     """All groups, the primary one included, in the form setgroups takes."""
+    as_root: bool = False
+    """File calls act as root and give what they make to this account."""
 
 
 ROOT = Account("root", 0, 0, "/root", _FALLBACK_SHELL, (0,))

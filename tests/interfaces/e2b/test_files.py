@@ -8,7 +8,13 @@ import urllib.error
 import urllib.request
 
 import pytest
-from e2b import FileNotFoundException, FilesystemEventType, FileType, InvalidArgumentException
+from e2b import (
+    FileNotFoundException,
+    FilesystemEventType,
+    FileType,
+    InvalidArgumentException,
+    SandboxException,
+)
 from e2b.sandbox.filesystem.filesystem import WriteEntry
 
 pytestmark = [pytest.mark.timeout(60)]
@@ -149,3 +155,41 @@ def test_a_signature_opens_nothing_beside_what_it_was_made_for(box, name):
     kind = {"Content-Type": "application/octet-stream"}
     assert fetch(f"{path}?{name}=/root/private.txt&{query}", b"taken", **kind)[0] == 400
     assert box.files.read("private.txt", user="root") == "for nobody"
+
+
+def test_files_outside_the_home_directory_belong_to_the_user_afterwards(box):
+    assert box.files.make_dir("/workspace/src") is True
+    box.files.write("/data/in/x.csv", "1")
+    box.files.write("/opt/app/large.bin", b"x" * (3 << 20))
+    box.files.write("/etc/hostname", "taken over")
+    for path in ("/workspace/src", "/data/in", "/data/in/x.csv", "/opt/app/large.bin"):
+        assert box.files.get_info(path).owner == "user", path
+    assert box.files.get_info("/etc/hostname").owner == "user"
+    assert box.files.read("/data/in/x.csv") == "1"
+    box.commands.run("echo more >> /data/in/x.csv")
+    box.files.rename("/data/in/x.csv", "/srv/moved/x.csv")
+    assert box.files.read("/srv/moved/x.csv") == "1more\n"
+    box.files.remove("/opt/app")
+    assert not box.files.exists("/opt/app")
+
+
+def test_files_that_only_root_may_read_are_read_and_listed_and_watched(box):
+    box.commands.run("mkdir -m 700 /var/closed && echo root > /var/closed/file", user="root")
+    assert box.files.read("/var/closed/file") == "root\n"
+    assert [each.name for each in box.files.list("/var/closed")] == ["file"]
+    watch = box.files.watch_dir("/var/closed")
+    box.files.write("/var/closed/new", "n")
+    seen = [event.type for event in watch.get_new_events()]
+    watch.stop()
+    created = [FilesystemEventType.CREATE, FilesystemEventType.CHMOD, FilesystemEventType.WRITE]
+    assert seen == created
+
+
+def test_a_link_that_the_user_planted_does_not_lead_to_roots_files(box):
+    box.commands.run("mkdir -m 700 /var/only && echo kept > /var/only/file", user="root")
+    box.commands.run("ln -sfn /var/only ~/planted")
+    with pytest.raises(SandboxException, match=r"403|permission denied"):
+        box.files.write("planted/file", "overwritten")
+    assert box.files.read("/var/only/file") == "kept\n"
+    box.commands.run("ln -sfn /var/only /var/way", user="root")
+    assert box.files.read("/var/way/file") == "kept\n", "root's own links lead on"

