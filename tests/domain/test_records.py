@@ -7,7 +7,7 @@ from paddock.domain.event import EventKind
 from paddock.domain.ids import dns_label
 from paddock.domain.lifetime import Clockwork, Lifetime
 from paddock.domain.reason import Reason
-from paddock.domain.records import SandboxRecord, check_name, event_of, moved
+from paddock.domain.records import SandboxRecord, check_name, check_snapshot_name, event_of, moved
 from paddock.domain.sandbox import SandboxState
 
 S = SandboxState
@@ -56,6 +56,14 @@ def test_every_state_has_its_event(state):
 @pytest.mark.parametrize("name", ["a", "a-b", "9", "x" * 63, "sbx-1"])
 def test_a_name_that_fits_a_host_name_is_taken(name):
     assert check_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["a_b", "_a", "before_refactor-2", "x" * 63])
+def test_a_snapshots_name_may_have_an_underscore(name):
+    assert check_snapshot_name(name) == name
+    for other in ("", "-a", "a-", "A", "a.b", "a b", AN_ID):
+        with pytest.raises(InvalidRequest):
+            check_snapshot_name(other)
 
 
 @pytest.mark.proves("C6")

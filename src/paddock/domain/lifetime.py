@@ -84,6 +84,7 @@ class Due:
     reason: Reason
 
 
+_TIMED = (SandboxState.RUNNING, SandboxState.PAUSED)
 _ON_TIMEOUT = {
     OnTimeout.KILL: Action.DELETE,
     OnTimeout.PAUSE: Action.PAUSE,
@@ -93,10 +94,8 @@ _ON_TIMEOUT = {
 
 def due(state: SandboxState, lifetime: Lifetime, clock: Clockwork, now: float) -> Due | None:
     """What a sandbox's time asks for now. A deadline comes before idleness."""
-    if state in (SandboxState.RUNNING, SandboxState.PAUSED) and _passed(clock.expires_at, now):
-        action = _ON_TIMEOUT[lifetime.on_timeout]
-        if not (action is Action.PAUSE and state is SandboxState.PAUSED):
-            return Due(action, Reason.DEADLINE)
+    if _passed(deadline(state, lifetime, clock), now):
+        return Due(_ON_TIMEOUT[lifetime.on_timeout], Reason.DEADLINE)
     if state is SandboxState.RUNNING and _passed(idle_at(lifetime, clock), now):
         return Due(Action.STOP, Reason.IDLE)
     if state is SandboxState.STOPPED and lifetime.archive_after_s is not None:
@@ -104,6 +103,13 @@ def due(state: SandboxState, lifetime: Lifetime, clock: Clockwork, now: float) -
         if _passed(since + lifetime.archive_after_s, now):
             return Due(Action.ARCHIVE, Reason.IDLE)
     return None
+
+
+def deadline(state: SandboxState, lifetime: Lifetime, clock: Clockwork) -> float | None:
+    """When its time is up; None when it has no end, or its end has come already."""
+    if state is SandboxState.PAUSED and lifetime.on_timeout is OnTimeout.PAUSE:
+        return None
+    return clock.expires_at if state in _TIMED else None
 
 
 def idle_at(lifetime: Lifetime, clock: Clockwork) -> float | None:

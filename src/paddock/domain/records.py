@@ -19,6 +19,7 @@ from paddock.domain.work import Work
 SANDBOX_PREFIX = "sbx"
 SNAPSHOT_PREFIX = "snp"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_SNAPSHOT_NAME = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _LOOKS_LIKE_ID = re.compile(r"[a-z]{3}[_-][0-9a-z]{26}")
 
 
@@ -169,16 +170,24 @@ def check_same_owner(snapshot: SnapshotRecord, owner: str) -> None:
 
 def check_name(name: str) -> str:
     """A name that can stand in a host name and is never taken for an id."""
+    return _checked(name, _NAME, "a-z, 0-9 and '-', with a letter or digit at both ends")
+
+
+def check_snapshot_name(name: str) -> str:
+    """As check_name, but no host name has it, so it may have a '_'."""
+    return _checked(name, _SNAPSHOT_NAME, "a-z, 0-9, '_' and '-', with no '-' at the ends")
+
+
+def _checked(name: str, usable: re.Pattern[str], characters: str) -> str:
     if _LOOKS_LIKE_ID.fullmatch(name):
         raise InvalidRequest(
             f"the name {name!r} looks like an id, and would be taken for one",
             remediation="use another: not three letters, a '-' and 26 letters or digits",
         )
-    if _NAME.fullmatch(name):
+    if usable.fullmatch(name):
         return name
     raise InvalidRequest(
-        f"the name {name[:80]!r} is not usable",
-        remediation="use 1 to 63 of a-z, 0-9 and '-', with a letter or digit at both ends",
+        f"the name {name[:80]!r} is not usable", remediation=f"use 1 to 63 of {characters}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Ends what nobody uses, at its deadline or when no work is seen in it any more."""
+"""Ends what nobody uses: at its deadline, or when no work is seen in it any more."""
 
 import asyncio
 import logging
@@ -16,6 +16,7 @@ from paddock.ports.provider import Ref
 from paddock.ports.store import SandboxFilter, Store
 from paddock.services.activity import Activity
 from paddock.services.changes import Changes
+from paddock.services.deadlines import Deadlines
 from paddock.services.guests import Guests
 from paddock.services.providers import Providers
 from paddock.services.sandboxes import Sandboxes
@@ -65,16 +66,19 @@ class Reaper:
         self._archiving: dict[str, asyncio.Task[None]] = {}
         self._one_archive = asyncio.Semaphore(1)
         self._not_before: dict[str, float] = {}
+        self._deadlines = Deadlines(store, clock, changes, self._carry_out)
 
     async def run(self) -> None:
         """Until cancelled. What fails is tried again the next time."""
         try:
-            while True:
-                try:
-                    await self.look()
-                except PaddockError as error:
-                    _log.warning("idle sandboxes not looked at", extra={"error": error.message})
-                await self._clock.sleep(self.every_s)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._deadlines.run(SandboxFilter(states=_LIVING)))
+                while True:
+                    try:
+                        await self.look()
+                    except PaddockError as error:
+                        _log.warning("idle sandboxes not looked at", extra={"error": error.message})
+                    await self._clock.sleep(self.every_s)
         finally:
             tasks = list(self._archiving.values())
             for task in tasks:

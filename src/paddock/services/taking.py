@@ -20,7 +20,7 @@ from paddock.domain.records import (
     SnapshotRecord,
     app_in,
     being_taken,
-    check_name,
+    check_snapshot_name,
 )
 from paddock.domain.snapshot import Snapshot, SnapshotRef
 from paddock.domain.team import Principal
@@ -330,7 +330,7 @@ def _begun(sandbox: SandboxRecord, wish: Capture, now: float) -> SnapshotRecord:
     return SnapshotRecord(
         id=new_id(SNAPSHOT_PREFIX),
         team_id=sandbox.team_id,
-        name=check_name(wish.name) if wish.name else names.invent(),
+        name=check_snapshot_name(wish.name) if wish.name else names.invent(),
         provider=sandbox.provider,
         created_at=now,
         sandbox_id=sandbox.id,

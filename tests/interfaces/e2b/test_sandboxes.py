@@ -1,6 +1,14 @@
 """Sandboxes by the unmodified SDK: made, found, listed, kept, ended."""
 
+import time
+from datetime import datetime, timedelta
+
 import pytest
+
+from paddock.domain.lifetime import Clockwork
+from paddock.domain.records import SandboxRecord
+from paddock.domain.sandbox import SandboxState
+from paddock.interfaces.e2b import views
 
 pytestmark = [pytest.mark.timeout(60)]
 
@@ -35,3 +43,27 @@ def test_metadata_do_not_make_it_part_of_a_task(e2b, live):
         assert [each.sandbox_id for each in listed] == [box.sandbox_id]
     finally:
         box.kill()
+
+
+def test_a_snapshots_name_may_have_an_underscore(e2b):
+    name = f"before_{time.time_ns()}"
+    box = e2b.Sandbox.create(timeout=60)
+    try:
+        taken = box.create_snapshot(name=name)
+        assert taken.snapshot_id == f"{name}:default"
+        listed = e2b.Sandbox.list_snapshots(name=name).next_items()
+        assert [each.snapshot_id for each in listed] == [taken.snapshot_id]
+        assert e2b.Sandbox.delete_snapshot(taken.snapshot_id) is True
+    finally:
+        box.kill()
+
+
+@pytest.mark.parametrize("fraction", [0.1234564, 0.1234567, 0.9999996])
+def test_started_after_includes_the_sandbox_that_started_then(fraction):
+    at, clock = 1_700_000_000 + fraction, Clockwork(active_at=1.0)
+    sandbox = SandboxRecord(
+        "sbx_1", "tem_1", "box", SandboxState.RUNNING, "local", at, at, clock=clock
+    )
+    shown = datetime.fromisoformat(views.moment(sandbox.created_at))
+    assert views.has_started_by(sandbox, shown)
+    assert not views.has_started_by(sandbox, shown + timedelta(microseconds=1))

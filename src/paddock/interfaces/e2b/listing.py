@@ -1,7 +1,7 @@
 """`GET /v2/sandboxes`: newest or oldest first, by metadata, state, template and time, in pages."""
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Literal
 from urllib.parse import parse_qsl, unquote
 
@@ -41,13 +41,14 @@ async def list_sandboxes(
     next_token: Annotated[str, Query(alias="nextToken", max_length=64)] = "",
 ) -> Response:
     wanted = SandboxFilter(labels=_labels(metadata), states=_states(state))
-    name, since = split(template)[0] if template else "", _seconds(started_after)
+    name = split(template)[0] if template else ""
 
     def fits(sandbox: SandboxRecord) -> bool:
         if given.e2b.passages.is_over(sandbox) and sandbox.state is SandboxState.RUNNING:
             return False
         of_template = not name or split(views.template_of(sandbox))[0] in (name, ours(name))
-        return of_template and sandbox.created_at >= since and not is_build(sandbox)
+        is_asked = of_template and views.has_started_by(sandbox, started_after)
+        return is_asked and not is_build(sandbox)
 
     if order == "asc":
         found = await _oldest(given, who, wanted, fits)
@@ -108,9 +109,3 @@ def _states(given: Sequence[str] | None) -> frozenset[SandboxState]:
             remediation="ask for running, paused or both",
         )
     return frozenset(ours for ours, theirs in views.STATES.items() if not words or theirs in words)
-
-
-def _seconds(moment: datetime | None) -> float:
-    if moment is None:
-        return 0.0
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

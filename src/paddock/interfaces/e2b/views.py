@@ -85,7 +85,19 @@ def template_of(sandbox: SandboxRecord) -> str:
 
 
 def moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+    return _date(seconds).isoformat().replace("+00:00", "Z")
+
+
+def has_started_by(sandbox: SandboxRecord, earliest: datetime | None) -> bool:
+    """Whether it started then or later. Compared as clients read it, rounded to microseconds."""
+    if earliest is None:
+        return True
+    asked = earliest if earliest.tzinfo else earliest.replace(tzinfo=UTC)
+    return _date(sandbox.created_at) >= asked
+
+
+def _date(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def _end(sandbox: SandboxRecord) -> float:
