@@ -1,10 +1,12 @@
 """The way through to a sandbox's guest, for clients that speak the guest's protocol themselves."""
 
+import asyncio
 import logging
 import math
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 
 from paddock.domain.errors import PaddockError
 from paddock.domain.event import Event, EventKind
@@ -43,7 +45,22 @@ _ENDINGS = frozenset(
 )
 _PRESENT = SandboxFilter(states=frozenset({SandboxState.RUNNING, SandboxState.PAUSED}))
 _ASLEEP = (SandboxState.STOPPED, SandboxState.PAUSED, SandboxState.ARCHIVED)
+_MOST_ENDINGS = 10_000
 Cut = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Visit:
+    """Somebody who waits for a sandbox's answer, or is getting it."""
+
+    sandbox: SandboxRecord
+    since: int
+    """The `moment()` before the sandbox was found to be running."""
+    cut: Cut
+    """Called once the sandbox does not run any more: one that is paused would leave whoever waits
+    for its answer waiting."""
+    may_wake: Callable[[], bool] = lambda: False
+    """Asked when the sandbox was paused: whether it is resumed for this visit instead."""
 
 
 class Passages:
@@ -78,7 +95,11 @@ class Passages:
         self.holders = Holders(store, changes, tokens=self.tokens, stays=stays, anyone=anyone)
         self._addresses: dict[str, GuestAddress] = {}
         """By machine: a sandbox that was started again is at another place."""
-        self._visits: dict[str, set[Cut]] = {}
+        self._visits: dict[str, set[Visit]] = {}
+        self._endings = 0
+        self._ended: dict[str, tuple[int, str]] = {}
+        """The last ending of each sandbox, and how many endings there were by then."""
+        self._waking: dict[str, asyncio.Task[None]] = {}
         store.on_events(self._hear)
 
     async def find(self, sandbox_id: str) -> SandboxRecord:
@@ -148,24 +169,60 @@ class Passages:
     def working(self, sandbox_id: str) -> AbstractContextManager[None]:
         return self._activity.working(sandbox_id, "passage")
 
+    def moment(self) -> int:
+        """Now, for a visit that begins later."""
+        return self._endings
+
     @contextmanager
-    def visit(self, sandbox_id: str, cut: Cut) -> Iterator[None]:
-        """While this is open, `cut` is called once the sandbox does not run any more: one that is
-        paused would leave whoever waits for its answer waiting."""
-        visits = self._visits.setdefault(sandbox_id, set())
-        visits.add(cut)
+    def visiting(self, visit: Visit) -> Iterator[None]:
+        """While this is open, the visit hears of its sandbox's end."""
+        sandbox_id = visit.sandbox.id
+        self._visits.setdefault(sandbox_id, set()).add(visit)
+        at, kind = self._ended.get(sandbox_id, (0, ""))
+        if at > visit.since:
+            asyncio.get_running_loop().call_soon(self._tell, sandbox_id, kind)
         try:
             yield
         finally:
-            visits.discard(cut)
-            if not visits and self._visits.get(sandbox_id) is visits:
-                del self._visits[sandbox_id]
+            visits = self._visits.get(sandbox_id, set())
+            visits.discard(visit)
+            if not visits:
+                self._visits.pop(sandbox_id, None)
 
     def _hear(self, events: Sequence[Event]) -> None:
         for event in events:
             if event.kind in _ENDINGS:
-                for cut in tuple(self._visits.pop(event.subject, ())):
-                    _end(cut)
+                self._endings += 1
+                if len(self._ended) >= _MOST_ENDINGS:
+                    self._ended.clear()
+                self._ended[event.subject] = self._endings, event.kind
+                self._tell(event.subject, event.kind)
+
+    def _tell(self, sandbox_id: str, kind: str) -> None:
+        visits = self._visits.pop(sandbox_id, set())
+        is_paused = kind == EventKind.SANDBOX_PAUSED
+        held = {visit for visit in visits if is_paused and visit.may_wake()}
+        if held:
+            self._visits[sandbox_id] = held
+            self._wake_for(next(iter(held)).sandbox)
+        for visit in visits - held:
+            _end(visit.cut)
+
+    def _wake_for(self, sandbox: SandboxRecord) -> None:
+        """Resume it behind the pause, once for all visits."""
+        if sandbox.id not in self._waking:
+            paused = replace(sandbox, state=SandboxState.PAUSED)
+            task = asyncio.create_task(self._resume(paused), name=f"resume {sandbox.id}")
+            self._waking[sandbox.id] = task
+            task.add_done_callback(lambda _: self._waking.pop(sandbox.id, None))
+
+    async def _resume(self, paused: SandboxRecord) -> None:
+        try:
+            await self.wake(paused)
+        except PaddockError as error:
+            _log.warning("sandbox not resumed", extra={"id": paused.id, "error": error.message})
+            for visit in self._visits.pop(paused.id, set()):
+                _end(visit.cut)
 
 
 def check_open(sandbox: SandboxRecord) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import time
 
 import pytest
@@ -266,8 +267,6 @@ async def test_a_slow_reader_is_dropped_in_the_end(serve):
 async def test_there_is_a_limit_to_connections(serve):
     front = serve(lambda _: Reply(200), max_connections=3)
     async with connected(front.port) as one, connected(front.port), connected(front.port):
-        await one.send(get())
-        assert (await one.answer()).status == 200
         await eventually(lambda: front.open_connections == 3)
         async with connected(front.port) as four:
             await four.send(get())
@@ -355,3 +354,34 @@ def test_hosts_are_compared_without_their_port(serve):
     front = serve(resolve)
     asyncio.run(fetch(front.port, get("/a?b", host=f"{HOST.upper()}.:7070")))
     assert seen == [(HOST, "GET", b"/a?b", "127.0.0.1", False)]
+
+
+@pytest.mark.parametrize("limit", ["max_connections_per_address", "max_connections"])
+async def test_the_longest_idle_connection_makes_room_for_a_new_one(serve, limit):
+    front = serve(lambda _: Reply(200), **{limit: 3})
+    async with contextlib.AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(connected(front.port)) for _ in range(3)]
+        for client in (*clients, clients[0]):
+            await client.send(get())
+            assert (await client.answer()).status == 200
+        async with connected(front.port) as newcomer:
+            await newcomer.send(get())
+            assert (await newcomer.answer()).status == 200
+            assert await clients[1].rest(3) == b""
+        await clients[0].send(get())
+        assert (await clients[0].answer()).status == 200
+    assert (front.counts.evicted, front.counts.turned_away) == (1, 0)
+
+
+async def test_a_connection_that_waits_for_its_answer_makes_no_room(serve):
+    async with scripted(_swallow) as upstream:
+        front = serve(to_port(upstream.port), max_connections_per_address=1)
+        async with connected(front.port) as waiting:
+            await waiting.send(get())
+            await eventually(lambda: front.counts.requests == 1)
+            async with connected(front.port) as newcomer:
+                answer = await newcomer.answer()
+    assert answer.status == 503
+    told = json.loads(answer.body)
+    assert (told["code"], told["error"]["code"]) == (503, "too_many_connections")
+    assert told["message"] == told["error"]["message"]

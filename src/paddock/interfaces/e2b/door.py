@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from paddock.domain.errors import NotFound, PaddockError
@@ -23,6 +24,7 @@ from paddock.interfaces.e2b.addresses import (
     file_url_of,
     unclear,
 )
+from paddock.interfaces.e2b.calls import STREAM, failure
 from paddock.interfaces.e2b.checked import START
 from paddock.interfaces.e2b.errors import text
 from paddock.interfaces.e2b.guards import said
@@ -31,12 +33,18 @@ from paddock.interfaces.e2b.marks import Mark, mark_of
 from paddock.interfaces.e2b.network import https_ports
 from paddock.interfaces.e2b.signatures import fits, is_expired, is_signature
 from paddock.interfaces.preview import Answer, Edits, Reply, RequestHead, Resolve, Upstream
-from paddock.interfaces.preview.contract import Cut
+from paddock.interfaces.preview.contract import Farewell, Visit
+from paddock.services import passages
 from paddock.services.passages import Passages
 
+T = TypeVar("T")
 _ROUTING = frozenset({b"e2b-sandbox-id", b"e2b-sandbox-port"})
 _FILES_AS_ROOT = (b"X-Paddock-Files-As-Root", b"true")
 _NOT_FOUND = "The sandbox was not found"
+_Meanwhile = tuple[
+    Callable[[], AbstractContextManager[None]], Callable[[Visit], AbstractContextManager[None]]
+]
+"""An upstream's `activity` and `staying`."""
 
 
 class SandboxDoor:
@@ -69,6 +77,7 @@ class SandboxDoor:
         return self._otherwise(head)
 
     async def _enter(self, head: RequestHead, address: Address) -> Answer:
+        since = self._passages.moment()
         sandbox = await self._find(address.sandbox_id)
         if sandbox is None:
             return _gone(address.sandbox_id)
@@ -82,16 +91,17 @@ class SandboxDoor:
         if isinstance(admitted, Reply):
             return admitted
         if sandbox.state is not SandboxState.RUNNING:
-            wakes = mark_of(sandbox, Mark.AUTO_RESUME) == "true"
-            if not wakes or sandbox.state is not SandboxState.PAUSED:
+            if not _wakes(sandbox) or sandbox.state is not SandboxState.PAUSED:
                 return _gone(sandbox.id)  # what has to boot is for an explicit connect
             try:
                 sandbox = await self._passages.wake(sandbox)
             except PaddockError as error:
                 return _unreachable(sandbox.id, text(error))
+            since = self._passages.moment()
+        meanwhile = self._meanwhile(sandbox, admitted, since)
         if is_guest:
-            return await self._to_guest(head, sandbox, admitted)
-        return self._to_port(sandbox, address.port, admitted)
+            return await self._to_guest(head, sandbox, meanwhile)
+        return self._to_port(sandbox, address.port, meanwhile)
 
     async def _find(self, sandbox_id: str) -> SandboxRecord | None:
         try:
@@ -116,14 +126,15 @@ class SandboxDoor:
         return said(401, "invalid signature")
 
     async def _to_guest(
-        self, head: RequestHead, sandbox: SandboxRecord, holder: Principal | None
+        self, head: RequestHead, sandbox: SandboxRecord, meanwhile: _Meanwhile
     ) -> Answer:
-        activity, staying = self._meanwhile(sandbox.id, holder)
+        activity, staying = meanwhile
+        farewell = _farewell(sandbox.id)
         if head.path == START and self._passages.is_limited(sandbox):
             # Which reads the command before it passes it on.
-            return replace(self._api, activity=activity, staying=staying)
+            return replace(self._api, activity=activity, staying=staying, farewell=farewell)
         try:
-            address = await self._passages.address(sandbox)
+            address = await self._reach(sandbox, self._passages.address)
         except PaddockError as error:
             return _unreachable(sandbox.id, text(error))
 
@@ -137,13 +148,14 @@ class SandboxDoor:
             request=_for_guest(address),
             activity=activity,
             staying=staying,
+            farewell=farewell,
             on_refused=refused,
             tls=ssl.create_default_context() if secure else None,
             server_name=urlsplit(address.url).hostname if secure else None,
         )
 
-    def _to_port(self, sandbox: SandboxRecord, port: int, holder: Principal | None) -> Upstream:
-        activity, staying = self._meanwhile(sandbox.id, holder)
+    def _to_port(self, sandbox: SandboxRecord, port: int, meanwhile: _Meanwhile) -> Upstream:
+        activity, staying = meanwhile
 
         async def refused(error: OSError | PaddockError) -> Reply:
             if isinstance(error, PaddockError):
@@ -153,7 +165,7 @@ class SandboxDoor:
 
         return Upstream(
             key=("port", sandbox.id, sandbox.started_at, port),
-            dial=lambda: self._passages.to_port(sandbox, port),
+            dial=lambda: self._reach(sandbox, lambda it: self._passages.to_port(it, port)),
             request=_for_port(sandbox, port),
             activity=activity,
             staying=staying,
@@ -162,27 +174,46 @@ class SandboxDoor:
             server_name="localhost",
         )
 
+    async def _reach(
+        self, sandbox: SandboxRecord, ask: Callable[[SandboxRecord], Awaitable[T]]
+    ) -> T:
+        """Once more after a resume, where it is being paused and traffic wakes it."""
+        try:
+            return await ask(sandbox)
+        except PaddockError:
+            if not _wakes(sandbox):
+                raise
+            paused = replace(sandbox, state=SandboxState.PAUSED)
+            return await ask(await self._passages.wake(paused))
+
     def _meanwhile(
-        self, sandbox_id: str, holder: Principal | None
-    ) -> tuple[
-        Callable[[], AbstractContextManager[None]], Callable[[Cut], AbstractContextManager[None]]
-    ]:
+        self, sandbox: SandboxRecord, holder: Principal | None, since: int
+    ) -> _Meanwhile:
         """What holds as long as a visit lasts: the sandbox is at work, and who is there goes when
         it does not run any more, or when what let them in ends."""
 
         @contextmanager
-        def staying(cut: Cut) -> Iterator[None]:
+        def staying(request: Visit) -> Iterator[None]:
             def gone() -> None:
-                cut(502, "sandbox_gone", _NOT_FOUND, "")
+                request.cut(502, "sandbox_gone", _NOT_FOUND, "")
 
             def ended(error: PaddockError) -> None:
-                cut(401, error.code, error.message, error.remediation)
+                request.cut(401, error.code, error.message, error.remediation)
 
+            # A stream that has begun does not keep a sandbox awake for ever.
+            visit = passages.Visit(
+                sandbox, since, gone, may_wake=lambda: _wakes(sandbox) and not request.is_answered
+            )
             lasting = self._passages.holders.staying(holder, ended) if holder else nullcontext()
-            with self._passages.visit(sandbox_id, gone), lasting:
+            with self._passages.visiting(visit), lasting:
                 yield
 
-        return lambda: self._passages.working(sandbox_id), staying
+        return lambda: self._passages.working(sandbox.id), staying
+
+
+def _wakes(sandbox: SandboxRecord) -> bool:
+    """Whether traffic resumes it."""
+    return mark_of(sandbox, Mark.AUTO_RESUME) == "true"
 
 
 def _for_guest(address: GuestAddress) -> Edits:
@@ -209,6 +240,12 @@ def _unverified() -> ssl.SSLContext:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def _farewell(sandbox_id: str) -> Farewell:
+    """As E2B's own proxy ends a stream whose sandbox is gone: clients then ask whether it is."""
+    message = f"the connection to sandbox {shown(sandbox_id)} ended before the stream completed"
+    return Farewell(STREAM.encode(), failure(STREAM, 503, "unavailable", message).body)
 
 
 def _gone(sandbox_id: str) -> Reply:

@@ -6,14 +6,14 @@ from typing import cast
 
 from paddock.interfaces.preview.contract import Reply, RequestHead
 from paddock.interfaces.preview.exchange import Exchange
-from paddock.interfaces.preview.forwarding import Origin
+from paddock.interfaces.preview.forwarding import Origin, counted_as
 from paddock.interfaces.preview.hub import NEVER, Hub
 from paddock.interfaces.preview.intake import Due, Intake
 from paddock.interfaces.preview.pages import Trouble
 from paddock.interfaces.preview.refusal import Refusal
 from paddock.interfaces.preview.replies import render
 from paddock.interfaces.preview.request import Request, read_request
-from paddock.interfaces.preview.sockets import is_reset
+from paddock.interfaces.preview.sockets import end_with_reset, is_reset
 
 _LINGER_S = 2.0
 _INTERIM = b"HTTP/1.1 102 Processing\r\n\r\n"
@@ -29,6 +29,7 @@ class ClientConnection(asyncio.Protocol):
 
     def __init__(self, hub: Hub) -> None:
         self.peer = ""
+        self.counted_as = ""
         self.deadline = NEVER
         self.intake = Intake(hub.config)
         self.has_ended = False
@@ -44,10 +45,12 @@ class ClientConnection(asyncio.Protocol):
         self._is_trusted = False
         self._scheme = ""
         self._origin: tuple[str, Origin] | None = None
+        self._has_left = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = self.intake.transport = cast(asyncio.Transport, transport)
         self.peer = _address(transport.get_extra_info("peername"))
+        self.counted_as = counted_as(self.peer)
         self._is_trusted = self._hub.forwarding.trusts(self.peer)
         self._scheme = "https" if transport.get_extra_info("sslcontext") else ""
         self._hub.clients.add(self)
@@ -57,7 +60,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._hub.clients.discard(self)
-        self._hub.leave(self.peer)
+        self._leave()
         self.intake.due = _NOTHING
         self._drop_exchange()
 
@@ -169,6 +172,8 @@ class ClientConnection(asyncio.Protocol):
         if self.intake.held:
             # Not called from here: a thousand pipelined requests would be as many frames deep.
             self._hub.loop.call_soon(self._go_on)
+        else:
+            self._hub.rest(self)
 
     def expire(self, _now: float) -> None:
         self.deadline = NEVER
@@ -186,9 +191,31 @@ class ClientConnection(asyncio.Protocol):
         if not gently:
             self.transport.abort()
         elif self.intake.is_empty:
+            self._leave()  # TLS waits for the other side to close as well
             self._close()
 
+    def break_off(self, *, is_framed: bool) -> None:
+        """In the middle of an answer. One without a frame would look complete if its connection
+        ended in order, so that is reset; with TLS, order is to say that it ends."""
+        self._exchange = None
+        if not is_framed:
+            end_with_reset(self.transport)
+        if not is_framed or self.is_full:
+            self.transport.abort()
+            return
+        self.intake.discard()
+        self._wait(_LINGER_S)
+        self.transport.close()
+
+    def _leave(self) -> None:
+        """It counts no more."""
+        self._hub.rouse(self)
+        if not self._has_left:
+            self._has_left = True
+            self._hub.leave(self.peer)
+
     def _read_head(self, data: bytes) -> None:
+        self._hub.rouse(self)
         intake = self.intake
         is_new = not intake.has_begun_head
         try:

@@ -5,6 +5,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from paddock.domain.errors import PaddockError
 
@@ -96,8 +97,25 @@ class Reply:
     body: bytes = b""
 
 
-Cut = Callable[[int, str, str, str], None]
-"""With what is said where an answer can still be given: status, code, message, remediation."""
+class Visit(Protocol):
+    """A request that is under way, for who may end it."""
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether its answer has begun."""
+        ...
+
+    def cut(self, status: int, code: str, message: str, remediation: str) -> None:
+        """End it at once, with this answer where none has begun."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Farewell:
+    """What ends an answer that breaks off, where it is a stream of that type, between chunks."""
+
+    content_type: bytes
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +137,11 @@ class Upstream:
     activity: Callable[[], AbstractContextManager[object]] | None = None
     """Entered when the request is sent there, left when its answer is complete or, after an
     upgrade, when the connection has ended: as long as it is open somebody is at work."""
-    staying: Callable[[Cut], AbstractContextManager[object]] | None = None
+    staying: Callable[[Visit], AbstractContextManager[object]] | None = None
     """Entered and left as `activity` is, and given what ends the request's connection at once: the
     client was let in by something that may be taken away."""
+    farewell: Farewell | None = None
+    """Other answers that break off end without their last chunk."""
     on_refused: Callable[[OSError | PaddockError], Awaitable[Reply]] | None = None
     """What to say when `dial` failed, such as which ports do listen; without it a plain 502."""
     tls: ssl.SSLContext | None = None

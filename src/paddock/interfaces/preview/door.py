@@ -11,7 +11,7 @@ from paddock.domain.errors import LimitExceeded, NotFound, PaddockError, Unauthe
 from paddock.domain.records import SandboxRecord
 from paddock.domain.sandbox import SandboxState
 from paddock.domain.team import Principal
-from paddock.interfaces.preview.contract import Answer, Cut, Edits, Reply, RequestHead, Upstream
+from paddock.interfaces.preview.contract import Answer, Edits, Reply, RequestHead, Upstream, Visit
 from paddock.interfaces.preview.hosts import PreviewHost, is_below, parse_preview_host, preview_host
 from paddock.interfaces.preview.pages import Link, Pages, Trouble
 from paddock.services.previews import Admitted, Previews, Visitor
@@ -62,10 +62,10 @@ class Door:
         upstream = self._upstream(head, sandbox, admitted)
         return replace(upstream, staying=self._stay(admitted))
 
-    def _stay(self, admitted: Admitted) -> Callable[[Cut], AbstractContextManager[None]]:
-        def staying(cut: Cut) -> AbstractContextManager[None]:
+    def _stay(self, admitted: Admitted) -> Callable[[Visit], AbstractContextManager[None]]:
+        def staying(visit: Visit) -> AbstractContextManager[None]:
             def end(error: PaddockError) -> None:
-                cut(_status(error), error.code, error.message, error.remediation)
+                visit.cut(_status(error), error.code, error.message, error.remediation)
 
             return self._previews.staying(admitted, end)
 

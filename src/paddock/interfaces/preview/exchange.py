@@ -104,12 +104,27 @@ class Exchange:
 
     def fail(self, trouble: Trouble) -> None:
         """Answer in the upstream's place, if it has not begun to answer itself."""
-        self._hub.counts.failed += 1
         if self.client.is_answering:
-            self.cancel()
-            self.client.end(gently=False)
+            self.break_off()
+            return
+        self._hub.counts.failed += 1
+        self.reply(self._hub.pages.error(self.request.head, trouble))
+
+    def break_off(self) -> None:
+        """The answer has begun and cannot be completed."""
+        self._hub.counts.failed += 1
+        farewell = b"" if self.upstream is None else self.upstream.farewell()
+        is_framed = self.upstream is not None and self.upstream.is_framed
+        self.cancel()
+        if farewell:
+            self.client.write(farewell)
+            self.client.finished()
         else:
-            self.reply(self._hub.pages.error(self.request.head, trouble))
+            self.client.break_off(is_framed=is_framed)
+
+    @property
+    def is_answered(self) -> bool:
+        return self._splice is not None or self.client.is_answering
 
     def cut(self, status: int, code: str, message: str, remediation: str) -> None:
         """The client may not be here any more."""
@@ -157,7 +172,7 @@ class Exchange:
             activity.__enter__()
             self._activity = activity
         if answer.staying is not None:
-            stay = answer.staying(self.cut)
+            stay = answer.staying(self)
             stay.__enter__()
             self._stay = stay
         idle = self._hub.pool.take(answer.key)

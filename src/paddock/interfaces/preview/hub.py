@@ -24,6 +24,8 @@ class Counts:
 
     connections: int = 0
     turned_away: int = 0
+    evicted: int = 0
+    """Idle ones that were closed to make room for others."""
     requests: int = 0
     malformed: int = 0
     dialled: int = 0
@@ -48,6 +50,13 @@ class Attended(Protocol):
         ...
 
 
+class Evictable(Attended, Protocol):
+    """One that can be idle."""
+
+    counted_as: str
+    """Whose connections it is counted with."""
+
+
 class Hub:
     """Settings, pool, register of connections and running tasks."""
 
@@ -65,18 +74,48 @@ class Hub:
         self.stopping = False
         self._open = 0
         self._addresses: Counter[str] = Counter()
+        self._idle: dict[str, dict[Evictable, None]] = {}
+        """By address: connections between two requests, the longest idle first."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def admit(self, address: str) -> str:
-        """Empty when the connection may stay, else what there are too many of."""
+        """Empty when the connection may stay, else what there are too many of.
+
+        An idle connection makes room first. A client of E2B keeps one for each sandbox's host.
+        """
         self._open += 1
         self.counts.connections += 1
         if address and not self.forwarding.trusts(address):
             counted = counted_as(address)
             self._addresses[counted] += 1
-            if self._addresses[counted] > self.config.max_connections_per_address:
+            is_over = self._addresses[counted] > self.config.max_connections_per_address
+            if is_over and not self._evict(self._idle.get(counted)):
                 return "connections from your address"
-        return "connections" if self._open > self.config.max_connections else ""
+        if self._open <= self.config.max_connections:
+            return ""
+        most = max(self._idle.values(), key=len, default=None)
+        return "" if self._evict(most) else "connections"
+
+    def rest(self, connection: Evictable) -> None:
+        """It is idle from now on, and may be closed to make room."""
+        self._idle.setdefault(connection.counted_as, {})[connection] = None
+
+    def rouse(self, connection: Evictable) -> None:
+        """It is idle no more."""
+        idle = self._idle.get(connection.counted_as)
+        if idle is not None:
+            idle.pop(connection, None)
+            if not idle:
+                del self._idle[connection.counted_as]
+
+    def _evict(self, idle: dict[Evictable, None] | None) -> bool:
+        if not idle:
+            return False
+        oldest = next(iter(idle))
+        self.rouse(oldest)
+        self.counts.evicted += 1
+        oldest.end(gently=True)
+        return True
 
     @property
     def is_flooded(self) -> bool:

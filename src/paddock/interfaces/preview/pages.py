@@ -97,7 +97,10 @@ class Pages:
         }
         if trouble.links:
             error["links"] = [{"label": link.label, "url": link.url} for link in trouble.links]
-        body = json.dumps({"error": error}, ensure_ascii=False).encode() + b"\n"
+        # Of a connection that is turned away nobody knows which API it is for, so the answer is
+        # readable as an error of both: E2B's clients want a code and a message at the top.
+        both = {"error": error, "code": trouble.status, "message": trouble.message}
+        body = json.dumps(both, ensure_ascii=False).encode() + b"\n"
         return _reply(trouble, request_id, (b"Content-Type", b"application/json"), body)
 
     def _page(

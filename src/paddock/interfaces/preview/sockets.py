@@ -1,6 +1,8 @@
 """What the kernel knows of a connection that no event tells of."""
 
+import asyncio
 import socket
+import struct
 
 _CLOSED = 7
 """TCP_CLOSE, the first byte of `struct tcp_info`."""
@@ -16,3 +18,9 @@ def is_reset(connection: socket.socket) -> bool:
     except OSError:
         return True
     return found[0] == _CLOSED
+
+
+def end_with_reset(transport: asyncio.Transport) -> None:
+    """When it is closed, the other side is told that this was not in order."""
+    connected = transport.get_extra_info("socket")
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

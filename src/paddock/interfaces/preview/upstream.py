@@ -1,8 +1,6 @@
 """The side of the sandbox: one connection that requests are sent over, one after the other."""
 
 import asyncio
-import socket
-import struct
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, cast
 
@@ -37,6 +35,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._body: Body | None = None
         self._keep_alive = False
         self._idle_s = hub.config.upstream_idle_s
+        self._content_type = b""
         self._is_held = False
 
     @property
@@ -100,6 +99,19 @@ class UpstreamConnection(asyncio.Protocol):
         is_between = isinstance(self._body, Chunked) and self._body.is_between
         return b"0" if is_between else b""
 
+    def farewell(self) -> bytes:
+        """What ends the answer in good order although it breaks off; empty where nothing can."""
+        wanted = cast("Exchange", self._exchange).where.farewell
+        if wanted is None or wanted.content_type != self._content_type or not self.filler():
+            return b""
+        return b"%x\r\n%b\r\n0\r\n\r\n" % (len(wanted.body), wanted.body)
+
+    @property
+    def is_framed(self) -> bool:
+        """Whether a client sees that the answer is not complete when its connection ends."""
+        exchange = cast("Exchange", self._exchange)
+        return not (isinstance(self._body, UntilClose) or exchange.request.is_old)
+
     def close(self) -> None:
         self._exchange = None
         self.transport.close()
@@ -137,6 +149,8 @@ class UpstreamConnection(asyncio.Protocol):
         end = body.take(rest) if body is not None and rest else 0
         until_close = isinstance(body, UntilClose)
         self._keep_alive = response.keep_alive and not until_close
+        if exchange.where.farewell is not None:
+            self._content_type = response.content_type
         if response.idle_s is not None:
             # A second less than it says, for the way there.
             self._idle_s = min(self._idle_s, response.idle_s - 1)
@@ -199,14 +213,9 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _fail(self, why: str) -> None:
         exchange = cast("Exchange", self._exchange)
-        if isinstance(self._body, UntilClose) or exchange.request.is_old:
-            _end_with_reset(exchange.client.transport)
+        if exchange.client.is_answering:
+            exchange.break_off()
+            return
         self._exchange = self._body = None
         self.transport.abort()
         exchange.upstream_failed(why, has_answered=self.has_answered)
-
-
-def _end_with_reset(transport: asyncio.Transport) -> None:
-    """An answer without a frame would look complete if its connection were closed as usual."""
-    connected = transport.get_extra_info("socket")
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
