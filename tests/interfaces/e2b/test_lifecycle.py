@@ -300,7 +300,7 @@ def test_how_much_network_there_is(made):
     assert closed.get_info().allow_internet_access is False
     links = closed.commands.run("ls /sys/class/net").stdout.split()
     assert links == ["lo"]
-    opened = made(timeout=60, allow_internet_access=True)
+    opened = made(timeout=60, network={"allow_out": ["0.0.0.0/0"]})
     assert opened.commands.run("ls /sys/class/net").stdout.split() != ["lo"]
     fenced = made(timeout=60, network={"allow_out": ["example.org"]})
     assert fenced.commands.run("getent ahostsv4 example.org").stdout.startswith("198.1")
@@ -335,7 +335,7 @@ def test_rules_are_changed_while_it_runs(live, made):
         assert box.get_info().allow_internet_access is False
         with pytest.raises(SandboxException, match="cannot be enforced here"):
             box.update_network({"egress_proxy": {"address": "proxy.example:1080"}})
-        box.update_network({"allow_internet_access": True})
+        box.update_network({"allow_internet_access": True, "allow_out": ["0.0.0.0/0"]})
         assert box.commands.run(ask).stdout == "neighbour\n"
         assert box.get_info().allow_internet_access is True
     finally:

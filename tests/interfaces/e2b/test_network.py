@@ -57,14 +57,27 @@ class World:
         return E2B(api_key=token, api_url=self.plane.url, sandbox_url=self.plane.url)
 
 
-@pytest.fixture(scope="module")
-async def world() -> AsyncIterator[World]:
+@asynccontextmanager
+async def made(**more: str) -> AsyncIterator[World]:
     async with upstream(*NAMES) as there:
         hosts = json.dumps(dict.fromkeys(NAMES, there.address))
-        more = {"egress__hosts": hosts, "egress__certificates": str(there.certificate)}
+        more = {"egress__hosts": hosts, "egress__certificates": str(there.certificate), **more}
         async with server(**more) as plane:
             url, token = plane.url, plane.admin.token
             yield World(plane, there, E2B(api_key=token, api_url=url, sandbox_url=url))
+
+
+@pytest.fixture(scope="module")
+async def world() -> AsyncIterator[World]:
+    async with made() as world:
+        yield world
+
+
+@pytest.fixture(scope="module")
+async def open_world() -> AsyncIterator[World]:
+    """Where the operator has opened the internet for clients of E2B."""
+    async with made(e2b__internet="true") as world:
+        yield world
 
 
 async def run(box: Any, script: str) -> str:
@@ -219,7 +232,17 @@ async def test_what_is_no_header_or_no_host_is_refused_and_nothing_is_left(world
     assert await pages.next_items() == []
 
 
-async def test_a_part_is_denied_while_all_else_is_open(world: World):
+async def test_the_installations_rules_win_over_allow_internet_access(world: World):
+    """SDKs before 2.46 say `true` in every create."""
+    ask = get(f"http://{world.there.address}/echo")
+    async with world.sandbox(allow_internet_access=True) as box:
+        assert "GET /echo" not in await run(box, ask)
+        await box.update_network({"allow_internet_access": True})
+        assert "GET /echo" not in await run(box, ask)
+
+
+async def test_a_part_is_denied_while_all_else_is_open(open_world: World):
+    world = open_world
     address = world.there.address
     block = address.rpartition(".")[0] + ".0/24"
     named, plain = get("https://other.example/echo", "-k"), get(f"http://{address}/echo")
@@ -227,7 +250,8 @@ async def test_a_part_is_denied_while_all_else_is_open(world: World):
         assert "GET /echo" in await run(box, named)
         assert "GET /echo" in await run(box, plain)
         assert (await box.get_info()).network["deny_out"] == ["8.8.8.8"]
-        await box.update_network({"allow_internet_access": True, "deny_out": [block]})
+        await box.update_network({"deny_out": [block]})
+        assert (await box.get_info()).allow_internet_access is True, "as it was said before"
         assert "GET /echo" not in await run(box, plain)
         assert "GET /echo" not in await run(box, named)
         # What is allowed wins over what is denied.
@@ -242,7 +266,8 @@ async def test_a_part_is_denied_while_all_else_is_open(world: World):
         assert "GET /echo" in await run(box, plain)
 
 
-async def test_headers_on_an_open_network(world: World):
+async def test_headers_on_an_open_network(open_world: World):
+    world = open_world
     network = {"rules": {"api.example.org": sets(X_Key=KEY)}}
     async with world.sandbox(allow_internet_access=True, network=network) as box:
         await run(box, get("https://api.example.org/echo"))
@@ -265,7 +290,8 @@ async def test_name_servers_that_are_named_answer(world: World):
 
 
 @pytest.mark.slow
-async def test_the_javascript_sdk_says_the_same(world: World, need: Need):
+async def test_the_javascript_sdk_says_the_same(open_world: World, need: Need):
+    world = open_world
     address = world.there.address
     done = await asyncio.to_thread(
         node,

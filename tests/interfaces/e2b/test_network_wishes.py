@@ -4,6 +4,7 @@ import pytest
 
 from paddock.domain.egress import EgressWish, NetworkMode
 from paddock.domain.errors import Unsupported
+from paddock.interfaces.e2b.marks import Mark, with_internet
 from paddock.interfaces.e2b.network import Network, egress_of, unsaid
 
 OPEN, CLOSED = EgressWish(NetworkMode.OPEN), EgressWish(NetworkMode.NONE)
@@ -20,8 +21,9 @@ def wish(internet: bool | None = None, *, default: bool = False, **asked: object
     return egress_of(Network(**asked), internet, unsaid(internet=default))
 
 
-@pytest.mark.parametrize("opened", [{"internet": True}, {"default": True}], ids=["asked", "set"])
-def test_where_the_rest_is_open(opened):
+@pytest.mark.parametrize("internet", [None, True])
+def test_where_the_rest_is_open(internet):
+    opened = {"default": True, "internet": internet}
     assert wish(**opened) == wish(**opened, allow_out=["a.example"]) == OPEN
     assert wish(**opened, deny_out=[ALL]) == CLOSED
     assert wish(**opened, deny_out=[ALL], allow_out=["a.example"]) == only("a.example")
@@ -33,6 +35,8 @@ def test_where_the_rest_is_open(opened):
 
 def test_where_the_rest_is_the_installations():
     assert wish() == wish(rules=RULES) == EgressWish()
+    assert wish(internet=True) == EgressWish(), "older SDKs say so in every create"
+    assert wish(internet=True, allow_out=["a.example"]) == only("a.example")
     assert wish(allow_out=["a.example"]) == only("a.example")
     partly = wish(allow_out=["8.8.8.8"], deny_out=["8.8.8.0/24"])
     assert partly == EgressWish(NetworkMode.ALLOWLIST, rules=("8.8.8.8/32:*", "!8.8.8.0/24:*"))
@@ -48,7 +52,15 @@ def test_everything_that_is_allowed_wins():
 
 def test_an_update_has_the_switch_itself():
     assert wish(internet=True, allow_internet_access=False) == CLOSED
-    assert wish(allow_internet_access=True) == OPEN
+    assert wish(allow_internet_access=True) == EgressWish()
+    assert wish(allow_internet_access=True, default=True) == OPEN
+
+
+def test_an_update_without_the_switch_keeps_an_earlier_true():
+    true, false = ({Mark.INTERNET.value: word, "a": "b"} for word in ("true", "false"))
+    assert with_internet(true, None) == true
+    assert with_internet(true, asked=False) == false
+    assert with_internet(false, None) == {"a": "b"}, "its rules were replaced"
 
 
 def test_name_servers_are_reached_where_names_are():
@@ -56,7 +68,7 @@ def test_name_servers_are_reached_where_names_are():
     named = wish(deny_out=[ALL], allow_out=["a.example"], dns_servers=servers)
     assert named == only("a.example", "1.1.1.1:*")
     assert wish(deny_out=[ALL], allow_out=["8.8.8.8"], dns_servers=servers) == only("8.8.8.8/32:*")
-    assert wish(internet=True, dns_servers=servers) == OPEN
+    assert wish(default=True, dns_servers=servers) == OPEN
 
 
 def test_a_proxy_of_ones_own_is_refused():

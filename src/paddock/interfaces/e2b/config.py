@@ -8,6 +8,6 @@ class E2bConfig:
     """Settings under `[e2b]`."""
 
     internet: bool = False
-    """Whether a sandbox reaches the internet when its client says nothing of it, as it would at
-    E2B. Otherwise it reaches what the installation's rules allow, and all only when it asks for
-    that with `allow_internet_access=True`."""
+    """Whether a sandbox reaches the internet unless its client denies it, as it would at E2B.
+    Otherwise it reaches what the installation's rules allow, whatever `allow_internet_access` its
+    client sends: older SDKs send `true` in every create."""

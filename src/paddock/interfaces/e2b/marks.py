@@ -67,9 +67,12 @@ def internet_word(*, asked: bool | None) -> str:
 
 
 def with_internet(labels: Mapping[str, str], asked: bool | None) -> dict[str, str]:
-    """The labels of a sandbox whose network was changed."""
+    """The labels of a sandbox whose network was changed. An update that does not mention the
+    internet replaces rules only, so an earlier `true` still holds."""
+    before = labels.get(Mark.INTERNET.value, "")
+    word = internet_word(asked=asked) or ("true" if before == "true" else "")
     kept = {key: value for key, value in labels.items() if key != Mark.INTERNET}
-    return kept if asked is None else {**kept, Mark.INTERNET.value: internet_word(asked=asked)}
+    return {**kept, Mark.INTERNET.value: word} if word else kept
 
 
 def mark_of(sandbox: SandboxRecord, mark: Mark) -> str:

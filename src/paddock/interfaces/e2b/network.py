@@ -62,8 +62,9 @@ def egress_of(
     """The wish that does exactly what was asked for; Unsupported where there is none.
 
     E2B's rule is that an allowed destination wins over a denied one. What is neither is closed
-    where all was denied, open where the internet was asked for, and else what the installation
-    says. Only what goes through the gateway can be denied in part, or get headers.
+    where all was denied, and else what the installation says: older SDKs ask for the internet in
+    every create, so that asking for it opens nothing. Only what goes through the gateway can be
+    denied in part, or get headers.
     """
     asked = network or Network()
     if asked.egress_proxy:
@@ -79,8 +80,7 @@ def egress_of(
         return _listed(allowed) if allowed else _CLOSED
     allowed = tuple(_rule(each) for each in asked.allow_out if each not in _EVERYTHING)
     denied = tuple(f"!{_rule(each)}" for each in asked.deny_out if each not in _EVERYTHING)
-    is_open = default.mode is NetworkMode.OPEN if allow_internet is None else allow_internet
-    if everything or is_open:
+    if everything or default.mode is NetworkMode.OPEN:
         partly = (denied and not everything) or asked.rules
         return _listed((*allowed, *denied, *WHOLE_WORLD)) if partly else _OPEN
     if denied:

@@ -24,7 +24,7 @@ try {
   assert.deepEqual((await Secret.getInfo(name)).metadata, { for: 'rules' })
   await Secret.destroy(name)
 
-  await box.updateNetwork({ allowInternetAccess: true, denyOut: [process.env.DENIED] })
+  await box.updateNetwork({ denyOut: [process.env.DENIED] })
   assert.ok(!(await ask()).includes('GET /echo'))
   await box.updateNetwork({ allowInternetAccess: true, denyOut: [process.env.DENIED], allowOut: [process.env.ADDRESS] })
   assert.match(await ask(), /GET \/echo/)
