@@ -20,6 +20,7 @@ from .users import Account, Accounts
 METADATA_PREFIX = "user.e2b."
 _MOST_ENTRIES = 200_000
 _ENTRIES_AT_ONCE = 200
+_BLOCK = 4096
 _TYPES = (
     (stat.S_ISREG, "FILE_TYPE_FILE"),
     (stat.S_ISDIR, "FILE_TYPE_DIRECTORY"),
@@ -152,13 +153,20 @@ def _basic(accounts: Accounts, status: os.stat_result, path: bytes) -> Message:
         "name": decode(os.path.basename(path)) or "/",
         "type": file_type(status.st_mode),
         "path": decode(path),
-        "size": str(status.st_size),
+        "size": str(_size(status)),
         "mode": stat.S_IMODE(status.st_mode) & 0o777,
         "permissions": stat.filemode(status.st_mode),
         "owner": accounts.user_name(status.st_uid),
         "group": accounts.group_name(status.st_gid),
         "modifiedTime": timestamp(status.st_mtime_ns),
     }
+
+
+def _size(status: os.stat_result) -> int:
+    """Of a directory in whole blocks, as ext4 has it: on btrfs an empty one has no size."""
+    if not stat.S_ISDIR(status.st_mode):
+        return status.st_size
+    return max(1, -(-status.st_size // _BLOCK)) * _BLOCK
 
 
 def file_type(mode: int) -> str:

@@ -193,3 +193,10 @@ def test_a_link_that_the_user_planted_does_not_lead_to_roots_files(box):
     assert box.files.read("/var/only/file") == "kept\n"
     box.commands.run("ln -sfn /var/only /var/way", user="root")
     assert box.files.read("/var/way/file") == "kept\n", "root's own links lead on"
+
+
+def test_an_empty_directory_has_the_size_of_a_block(box):
+    box.files.make_dir("empty")
+    assert box.files.get_info("empty").size == 4096
+    (listed,) = [each for each in box.files.list(".") if each.name == "empty"]
+    assert listed.size == 4096
