@@ -119,7 +119,7 @@ def test_no_route_answers_who_has_no_key_and_no_team_sees_anothers(live, box):
             {"templateID": "base", "network": {"maskRequestHost": "a\r\nX: y"}},
             400,
         ),
-        ("POST", "/v2/sandboxes", {"templateID": "mcp-gateway", "mcp": {"x": {}}}, 501),
+        ("POST", "/v2/sandboxes", {"templateID": "base", "iam": {"tokens": {}}}, 501),
         ("GET", "/v2/sandboxes?state=odd", None, 400),
         ("GET", "/v2/sandboxes?limit=1000", None, 400),
         ("GET", "/v3/nothing", None, 404),

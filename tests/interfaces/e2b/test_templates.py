@@ -1,7 +1,9 @@
 """Templates that are built from code, by the unmodified SDK."""
 
+import json
 import os
 import time
+import urllib.request
 
 import pytest
 from e2b import (
@@ -271,3 +273,34 @@ def test_a_team_at_its_quota_makes_and_uploads_no_more_and_files_are_nobody_else
         live.client(api_key=other["token"]).Template.build(template, "large")
     files = {each.name for each in mine.parent.iterdir()}
     assert len(files) == 2, "a colleague's build uses what the colleague has handed in"
+
+
+MCP_GATEWAY = """#!/bin/bash
+mkdir -p /etc/mcp-gateway /srv/gateway
+echo "$2" > /srv/gateway/mcp
+printf %s "$GATEWAY_ACCESS_TOKEN" > /etc/mcp-gateway/.token
+nohup python3 -m http.server 50005 -d /srv/gateway > /dev/null 2>&1 &
+until (echo > /dev/tcp/localhost/50005) 2> /dev/null; do sleep 0.05; done
+"""
+
+
+def test_a_template_with_an_mcp_gateway_is_used_as_at_e2b(e2b, live, tmp_path):
+    (tmp_path / "mcp-gateway").write_text(MCP_GATEWAY)
+    gateway = Template(file_context_path=str(tmp_path)).from_base_image()
+    gateway = gateway.copy("mcp-gateway", "/usr/local/bin/mcp-gateway", user="root", mode=0o755)
+    e2b.Template.build(gateway, "mcp-gateway")
+    box = e2b.Sandbox.create(mcp={"duckduckgo": {}}, timeout=60)
+    try:
+        assert box.get_mcp_url().endswith("/mcp")
+        assert box.get_mcp_token() == box.files.read("/etc/mcp-gateway/.token", user="root")
+        headers = {"E2b-Sandbox-Id": box.sandbox_id, "E2b-Sandbox-Port": "50005"}
+        asked = urllib.request.Request(f"{live.url}/mcp", None, headers)
+        with urllib.request.urlopen(asked, timeout=20) as answer:
+            assert json.loads(answer.read()) == {"duckduckgo": {}}
+    finally:
+        box.kill()
+
+
+def test_mcp_without_its_template_says_what_is_missing(e2b):
+    with pytest.raises(SandboxException, match=r"404: .*mcp-gateway"):
+        e2b.Sandbox.create("mcp-gateway:none", mcp={"duckduckgo": {}})

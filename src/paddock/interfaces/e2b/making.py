@@ -66,7 +66,5 @@ def _check(asked: CreateSandbox) -> None:
         )
     if asked.network is not None:
         check_https_ports(asked.network)
-    if asked.mcp:
-        raise Unsupported("E2B's MCP gateway is not offered here")
     if asked.iam:
         raise Unsupported("workload identity tokens are not offered here")

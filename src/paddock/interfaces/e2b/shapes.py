@@ -39,6 +39,7 @@ class CreateSandbox(Body):
     volume_mounts: list[VolumeMount] = Field(default_factory=list)
     iam: dict[str, object] | None = None
     mcp: dict[str, object] | None = Field(default=None, repr=False)
+    """Clients start the MCP gateway of the template themselves, so nothing is done with it here."""
 
 
 class Connect(Body):
