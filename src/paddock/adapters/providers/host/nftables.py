@@ -5,11 +5,17 @@ Whatever is set is set in the network namespace of the calling thread.
 
 import ctypes
 import ctypes.util
+import os
+import subprocess
 from functools import cache
 
 from paddock.domain.errors import Broken, Unavailable
 
 _SONAME = "libnftables.so.1"
+_HIGHEST = 768
+"""libnftables waits by select(2), which aborts the process for a descriptor from 1024 on. Others
+may be opened between a look at their number and its own."""
+_PROGRAM_S = 20
 
 
 def available() -> bool:
@@ -22,6 +28,9 @@ def available() -> bool:
 
 def apply(commands: str) -> None:
     """All of it or nothing, as with `nft -f`."""
+    if _next_descriptor() >= _HIGHEST:
+        _apply_by_program(commands)
+        return
     library = _library()
     context = library.nft_ctx_new(0)
     if not context:
@@ -34,6 +43,29 @@ def apply(commands: str) -> None:
             raise Broken(f"the packet filter refused its rules: {said.strip()}")
     finally:
         library.nft_ctx_free(context)
+
+
+def _next_descriptor() -> int:
+    probe = os.dup(0)
+    os.close(probe)
+    return probe
+
+
+def _apply_by_program(commands: str) -> None:
+    """In a process of its own, which has few files open and the thread's network."""
+    try:
+        done = subprocess.run(
+            ["nft", "-f", "-"],
+            input=commands.encode(),
+            capture_output=True,
+            timeout=_PROGRAM_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Broken(f"nft could not set the rules of the packet filter: {error}") from error
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip()
+        raise Broken(f"the packet filter refused its rules: {said}")
 
 
 @cache
