@@ -98,7 +98,7 @@ class Passages:
         self._visits: dict[str, set[Visit]] = {}
         self._endings = 0
         self._ended: dict[str, tuple[int, str]] = {}
-        """The last ending of each sandbox, and how many endings there were by then."""
+        """The last ending of each sandbox that does not run again, and how many there were."""
         self._waking: dict[str, asyncio.Task[None]] = {}
         store.on_events(self._hear)
 
@@ -191,7 +191,9 @@ class Passages:
 
     def _hear(self, events: Sequence[Event]) -> None:
         for event in events:
-            if event.kind in _ENDINGS:
+            if event.kind == EventKind.SANDBOX_RUNNING:
+                self._ended.pop(event.subject, None)
+            elif event.kind in _ENDINGS:
                 self._endings += 1
                 if len(self._ended) >= _MOST_ENDINGS:
                     self._ended.clear()

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pytest
 from e2b import E2B
 
+from paddock.adapters.egress.config import EgressConfig
 from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.wiring.providers import layered
 from tests.control_plane import Plane, disposable
@@ -49,8 +50,8 @@ class Live:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(seconds)
 
 
-async def _serve(ready: "Future[Live]", **more: Any) -> None:
-    provider = await LocalProvider.open(local_config())
+async def _serve(ready: "Future[Live]", egress: EgressConfig | None = None, **more: Any) -> None:
+    provider = await LocalProvider.open(local_config(), egress=egress)
     await provider.prepare("base")
     async with disposable(provider=lambda _: layered(provider), **more) as plane:
         plane.rounds.reaper.every_s = LOOK_S

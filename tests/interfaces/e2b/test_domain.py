@@ -64,3 +64,44 @@ def test_everything_is_reached_by_name_and_tls(tmp_path):
             assert fetched(found["file"], str(authority), proxy) == "served"
         finally:
             process.communicate("\n", timeout=20)
+
+
+MANY = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from e2b import E2B
+key, domain, proxy, count = sys.argv[1:]
+client = E2B(api_key=key, domain=domain, proxy=proxy)
+
+def use(number):
+    box = client.Sandbox.create(timeout=120)
+    try:
+        box.files.write("/data/number", str(number))
+        assert box.files.read("/data/number") == str(number)
+    finally:
+        box.kill()
+
+with ThreadPoolExecutor(4) as threads:
+    print(sum(1 for _ in threads.map(use, range(int(count)))))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_one_client_uses_a_thousand_sandboxes(tmp_path):
+    """Each has a host of its own, and a client keeps a connection for every one of them."""
+    authority, certificate = certificate_for(tmp_path, f"*.{DOMAIN}", DOMAIN)
+    port = free_port()
+    server = ServerConfig(
+        preview_domain=DOMAIN, tls_certificate=certificate, tls_port=port, ssh_port=0
+    )
+    with serving(settings=Settings(server=server)) as live, leading_here() as proxy:
+        done = subprocess.run(
+            [sys.executable, "-c", MANY, live.key, f"{DOMAIN}:{port}", proxy, "1000"],
+            capture_output=True,
+            env={"SSL_CERT_FILE": str(authority), "PATH": "/usr/bin:/bin"},
+            timeout=580,
+            text=True,
+            check=False,
+        )
+    assert done.stdout == "1000\n", done.stderr

@@ -4,6 +4,53 @@ import { Sandbox, SandboxError, SandboxNotFoundError, TimeoutError } from 'e2b'
 import { eventually, refused, visit, within } from './tools.mjs'
 
 export const scenarios = {
+  'files outside the home directory belong to the user': async () => {
+    await within({ timeoutMs: 60_000 }, async (box) => {
+      assert.equal(await box.files.makeDir('/workspace/src'), true)
+      await box.files.write('/data/in/x.csv', '1')
+      await box.files.write('/opt/app/large.bin', new Blob(['x'.repeat(3 << 20)]))
+      for (const path of ['/workspace/src', '/data/in', '/data/in/x.csv', '/opt/app/large.bin']) {
+        assert.equal((await box.files.getInfo(path)).owner, 'user', path)
+      }
+      await box.files.rename('/data/in/x.csv', '/srv/moved/x.csv')
+      assert.equal(await box.files.read('/srv/moved/x.csv'), '1')
+      await box.files.remove('/opt/app')
+      assert.equal(await box.files.exists('/opt/app'), false)
+    })
+  },
+
+  'it is paused within half a second of its deadline': async () => {
+    const lateness = []
+    for (let attempt = 0; attempt < 2; attempt++) {
+      await within({ timeoutMs: 1000, lifecycle: { onTimeout: 'pause' } }, async (box) => {
+        const { endAt } = await box.getInfo()
+        while ((await box.getInfo()).state !== 'paused') await new Promise((next) => setTimeout(next, 20))
+        lateness.push(Date.now() - endAt.getTime())
+      })
+    }
+    assert.ok(Math.min(...lateness) <= 500, `${lateness} ms`)
+  },
+
+  'a snapshot has an underscore in its name': async () => {
+    await within({ timeoutMs: 60_000 }, async (box) => {
+      const name = `js_${Date.now()}`
+      const { snapshotId } = await box.createSnapshot({ name })
+      assert.equal(snapshotId, `${name}:default`)
+      assert.equal(await Sandbox.deleteSnapshot(snapshotId), true)
+    })
+  },
+
+  'an update of the network keeps that the internet was asked for': async () => {
+    await within({ timeoutMs: 60_000, allowInternetAccess: true }, async (box) => {
+      await box.updateNetwork({ allowOut: ['example.org'] })
+      assert.equal((await box.getInfo()).allowInternetAccess, true)
+      assert.match((await box.commands.run('getent ahostsv4 example.org')).stdout, /^198\.1/)
+      assert.equal((await box.commands.run('getent ahostsv4 example.com || echo none')).stdout, 'none\n')
+      await box.updateNetwork({ allowInternetAccess: false })
+      assert.equal((await box.getInfo()).allowInternetAccess, false)
+    })
+  },
+
   'sandboxes are made found and killed': async () => {
     const metadata = { of: 'js', odd: 'a&b=c d' }
     await within({ metadata, envs: { COLOUR: 'green' }, timeoutMs: 60_000 }, async (box) => {
