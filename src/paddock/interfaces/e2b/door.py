@@ -24,7 +24,6 @@ from paddock.interfaces.e2b.addresses import (
     file_url_of,
     unclear,
 )
-from paddock.interfaces.e2b.calls import STREAM, failure
 from paddock.interfaces.e2b.checked import START
 from paddock.interfaces.e2b.errors import text
 from paddock.interfaces.e2b.guards import said
@@ -33,7 +32,7 @@ from paddock.interfaces.e2b.marks import Mark, mark_of
 from paddock.interfaces.e2b.network import https_ports
 from paddock.interfaces.e2b.signatures import fits, is_expired, is_signature
 from paddock.interfaces.preview import Answer, Edits, Reply, RequestHead, Resolve, Upstream
-from paddock.interfaces.preview.contract import Farewell, Visit
+from paddock.interfaces.preview.contract import Visit
 from paddock.services import passages
 from paddock.services.passages import Passages
 
@@ -129,10 +128,9 @@ class SandboxDoor:
         self, head: RequestHead, sandbox: SandboxRecord, meanwhile: _Meanwhile
     ) -> Answer:
         activity, staying = meanwhile
-        farewell = _farewell(sandbox.id)
         if head.path == START and self._passages.is_limited(sandbox):
             # Which reads the command before it passes it on.
-            return replace(self._api, activity=activity, staying=staying, farewell=farewell)
+            return replace(self._api, activity=activity, staying=staying)
         try:
             address = await self._reach(sandbox, self._passages.address)
         except PaddockError as error:
@@ -148,7 +146,6 @@ class SandboxDoor:
             request=_for_guest(address),
             activity=activity,
             staying=staying,
-            farewell=farewell,
             on_refused=refused,
             tls=ssl.create_default_context() if secure else None,
             server_name=urlsplit(address.url).hostname if secure else None,
@@ -240,12 +237,6 @@ def _unverified() -> ssl.SSLContext:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
-
-
-def _farewell(sandbox_id: str) -> Farewell:
-    """As E2B's own proxy ends a stream whose sandbox is gone: clients then ask whether it is."""
-    message = f"the connection to sandbox {shown(sandbox_id)} ended before the stream completed"
-    return Farewell(STREAM.encode(), failure(STREAM, 503, "unavailable", message).body)
 
 
 def _gone(sandbox_id: str) -> Reply:

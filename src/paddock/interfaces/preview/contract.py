@@ -111,14 +111,6 @@ class Visit(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Farewell:
-    """What ends an answer that breaks off, where it is a stream of that type, between chunks."""
-
-    content_type: bytes
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class Upstream:
     """Where a request goes. May be kept and given again for later requests.
 
@@ -140,8 +132,6 @@ class Upstream:
     staying: Callable[[Visit], AbstractContextManager[object]] | None = None
     """Entered and left as `activity` is, and given what ends the request's connection at once: the
     client was let in by something that may be taken away."""
-    farewell: Farewell | None = None
-    """Other answers that break off end without their last chunk."""
     on_refused: Callable[[OSError | PaddockError], Awaitable[Reply]] | None = None
     """What to say when `dial` failed, such as which ports do listen; without it a plain 502."""
     tls: ssl.SSLContext | None = None

@@ -113,14 +113,9 @@ class Exchange:
     def break_off(self) -> None:
         """The answer has begun and cannot be completed."""
         self._hub.counts.failed += 1
-        farewell = b"" if self.upstream is None else self.upstream.farewell()
         is_framed = self.upstream is not None and self.upstream.is_framed
         self.cancel()
-        if farewell:
-            self.client.write(farewell)
-            self.client.finished()
-        else:
-            self.client.break_off(is_framed=is_framed)
+        self.client.break_off(is_framed=is_framed)
 
     @property
     def is_answered(self) -> bool:

@@ -58,13 +58,6 @@ class Response:
     """How long the upstream says it keeps an idle connection."""
     upgrade: bytes
 
-    @property
-    def content_type(self) -> bytes:
-        """In lower case, without parameters."""
-        lines = (line for name, line in self.passed if name == b"content-type")
-        value = next(lines, b":").partition(b":")[2]
-        return value.partition(b";")[0].strip().lower()
-
     def body(self, method: str, *, keep: bool) -> Body | None:
         """None where there is none. `keep`: chunks will be needed without their frames."""
         if method == "HEAD" or self.status in (204, 304) or self.length == 0:

@@ -35,7 +35,6 @@ class UpstreamConnection(asyncio.Protocol):
         self._body: Body | None = None
         self._keep_alive = False
         self._idle_s = hub.config.upstream_idle_s
-        self._content_type = b""
         self._is_held = False
 
     @property
@@ -99,13 +98,6 @@ class UpstreamConnection(asyncio.Protocol):
         is_between = isinstance(self._body, Chunked) and self._body.is_between
         return b"0" if is_between else b""
 
-    def farewell(self) -> bytes:
-        """What ends the answer in good order although it breaks off; empty where nothing can."""
-        wanted = cast("Exchange", self._exchange).where.farewell
-        if wanted is None or wanted.content_type != self._content_type or not self.filler():
-            return b""
-        return b"%x\r\n%b\r\n0\r\n\r\n" % (len(wanted.body), wanted.body)
-
     @property
     def is_framed(self) -> bool:
         """Whether a client sees that the answer is not complete when its connection ends."""
@@ -149,8 +141,6 @@ class UpstreamConnection(asyncio.Protocol):
         end = body.take(rest) if body is not None and rest else 0
         until_close = isinstance(body, UntilClose)
         self._keep_alive = response.keep_alive and not until_close
-        if exchange.where.farewell is not None:
-            self._content_type = response.content_type
         if response.idle_s is not None:
             # A second less than it says, for the way there.
             self._idle_s = min(self._idle_s, response.idle_s - 1)
