@@ -23,22 +23,21 @@ def open_by_roots_links(
     """
     follows = not flags & os.O_NOFOLLOW and not flags & os.O_EXCL
     at = os.open(b"/" if path.startswith(b"/") or dir_fd is None else b".", _LOOK, dir_fd=dir_fd)
-    parts, links = _parts(path), 0
+    parts, left = _parts(path) or [b"."], _MOST_LINKS
     try:
-        while parts:
+        while True:
             part = parts.pop()
             target = _link_target(part, at) if parts or follows else None
-            if target is not None:
-                links += 1
-                if links > _MOST_LINKS:
-                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fsdecode(path))
-                parts += _parts(target)
-                at = _moved(at, b"/") if target.startswith(b"/") else at
-            elif parts:
-                at = _moved(at, part)
-            else:
+            if target is None and not parts:
                 return os.open(part, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=at)
-        return os.open(b".", flags | os.O_CLOEXEC, mode, dir_fd=at)
+            if target is None:
+                at = _moved(at, part)
+                continue
+            if not left:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fsdecode(path))
+            left -= 1
+            parts = parts + _parts(target) or [b"."]
+            at = _moved(at, b"/") if target.startswith(b"/") else at
     finally:
         os.close(at)
 

@@ -1,15 +1,11 @@
 """The way through to a sandbox's guest, for clients that speak the guest's protocol themselves."""
 
-import asyncio
 import logging
 import math
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 
-from paddock.domain.errors import PaddockError
-from paddock.domain.event import Event, EventKind
 from paddock.domain.guest import GuestAddress
 from paddock.domain.lifetime import OnTimeout
 from paddock.domain.quarantine import closed
@@ -29,38 +25,12 @@ from paddock.services.providers import Providers
 from paddock.services.sandboxes import Sandboxes
 from paddock.services.stays import Stays
 from paddock.services.system import system
+from paddock.services.visits import Visits
 
 _log = logging.getLogger(__name__)
 _MOST_MACHINES = 1000
-_ENDINGS = frozenset(
-    {
-        EventKind.SANDBOX_PAUSED,
-        EventKind.SANDBOX_STOPPED,
-        EventKind.SANDBOX_ARCHIVED,
-        EventKind.SANDBOX_FAILED,
-        EventKind.SANDBOX_DELETING,
-        EventKind.SANDBOX_DELETED,
-        EventKind.SANDBOX_QUARANTINED,
-    }
-)
 _PRESENT = SandboxFilter(states=frozenset({SandboxState.RUNNING, SandboxState.PAUSED}))
 _ASLEEP = (SandboxState.STOPPED, SandboxState.PAUSED, SandboxState.ARCHIVED)
-_MOST_ENDINGS = 10_000
-Cut = Callable[[], None]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Visit:
-    """Somebody who waits for a sandbox's answer, or is getting it."""
-
-    sandbox: SandboxRecord
-    since: int
-    """The `moment()` before the sandbox was found to be running."""
-    cut: Cut
-    """Called once the sandbox does not run any more: one that is paused would leave whoever waits
-    for its answer waiting."""
-    may_wake: Callable[[], bool] = lambda: False
-    """Asked when the sandbox was paused: whether it is resumed for this visit instead."""
 
 
 class Passages:
@@ -95,12 +65,7 @@ class Passages:
         self.holders = Holders(store, changes, tokens=self.tokens, stays=stays, anyone=anyone)
         self._addresses: dict[str, GuestAddress] = {}
         """By machine: a sandbox that was started again is at another place."""
-        self._visits: dict[str, set[Visit]] = {}
-        self._endings = 0
-        self._ended: dict[str, tuple[int, str]] = {}
-        """The last ending of each sandbox that does not run again, and how many there were."""
-        self._waking: dict[str, asyncio.Task[None]] = {}
-        store.on_events(self._hear)
+        self.visits = Visits(store, self.wake)
 
     async def find(self, sandbox_id: str) -> SandboxRecord:
         """Of any team, in any state; NotFound when there never was one."""
@@ -169,72 +134,8 @@ class Passages:
     def working(self, sandbox_id: str) -> AbstractContextManager[None]:
         return self._activity.working(sandbox_id, "passage")
 
-    def moment(self) -> int:
-        """Now, for a visit that begins later."""
-        return self._endings
-
-    @contextmanager
-    def visiting(self, visit: Visit) -> Iterator[None]:
-        """While this is open, the visit hears of its sandbox's end."""
-        sandbox_id = visit.sandbox.id
-        self._visits.setdefault(sandbox_id, set()).add(visit)
-        at, kind = self._ended.get(sandbox_id, (0, ""))
-        if at > visit.since:
-            asyncio.get_running_loop().call_soon(self._tell, sandbox_id, kind)
-        try:
-            yield
-        finally:
-            visits = self._visits.get(sandbox_id, set())
-            visits.discard(visit)
-            if not visits:
-                self._visits.pop(sandbox_id, None)
-
-    def _hear(self, events: Sequence[Event]) -> None:
-        for event in events:
-            if event.kind == EventKind.SANDBOX_RUNNING:
-                self._ended.pop(event.subject, None)
-            elif event.kind in _ENDINGS:
-                self._endings += 1
-                if len(self._ended) >= _MOST_ENDINGS:
-                    self._ended.clear()
-                self._ended[event.subject] = self._endings, event.kind
-                self._tell(event.subject, event.kind)
-
-    def _tell(self, sandbox_id: str, kind: str) -> None:
-        visits = self._visits.pop(sandbox_id, set())
-        is_paused = kind == EventKind.SANDBOX_PAUSED
-        held = {visit for visit in visits if is_paused and visit.may_wake()}
-        if held:
-            self._visits[sandbox_id] = held
-            self._wake_for(next(iter(held)).sandbox)
-        for visit in visits - held:
-            _end(visit.cut)
-
-    def _wake_for(self, sandbox: SandboxRecord) -> None:
-        """Resume it behind the pause, once for all visits."""
-        if sandbox.id not in self._waking:
-            paused = replace(sandbox, state=SandboxState.PAUSED)
-            task = asyncio.create_task(self._resume(paused), name=f"resume {sandbox.id}")
-            self._waking[sandbox.id] = task
-            task.add_done_callback(lambda _: self._waking.pop(sandbox.id, None))
-
-    async def _resume(self, paused: SandboxRecord) -> None:
-        try:
-            await self.wake(paused)
-        except PaddockError as error:
-            _log.warning("sandbox not resumed", extra={"id": paused.id, "error": error.message})
-            for visit in self._visits.pop(paused.id, set()):
-                _end(visit.cut)
-
 
 def check_open(sandbox: SandboxRecord) -> None:
     """Forbidden while it is set aside, for all: what lets through does not say whom."""
     if sandbox.quarantine is not None:
         raise closed()
-
-
-def _end(cut: Cut) -> None:
-    try:
-        cut()
-    except (PaddockError, OSError) as error:
-        _log.warning("a visit did not end", extra={"error": str(error)})

@@ -73,17 +73,20 @@ class Reaper:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._deadlines.run(SandboxFilter(states=_LIVING)))
-                while True:
-                    try:
-                        await self.look()
-                    except PaddockError as error:
-                        _log.warning("idle sandboxes not looked at", extra={"error": error.message})
-                    await self._clock.sleep(self.every_s)
+                group.create_task(self._look_repeatedly())
         finally:
             tasks = list(self._archiving.values())
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _look_repeatedly(self) -> None:
+        while True:
+            try:
+                await self.look()
+            except PaddockError as error:
+                _log.warning("idle sandboxes not looked at", extra={"error": error.message})
+            await self._clock.sleep(self.every_s)
 
     async def look(self) -> None:
         """Write down where work was seen, then end what is due."""

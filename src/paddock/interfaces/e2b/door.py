@@ -33,8 +33,8 @@ from paddock.interfaces.e2b.network import https_ports
 from paddock.interfaces.e2b.signatures import fits, is_expired, is_signature
 from paddock.interfaces.preview import Answer, Edits, Reply, RequestHead, Resolve, Upstream
 from paddock.interfaces.preview.contract import Visit
-from paddock.services import passages
 from paddock.services.passages import Passages
+from paddock.services.visits import Visit as SandboxVisit
 
 T = TypeVar("T")
 _ROUTING = frozenset({b"e2b-sandbox-id", b"e2b-sandbox-port"})
@@ -76,7 +76,7 @@ class SandboxDoor:
         return self._otherwise(head)
 
     async def _enter(self, head: RequestHead, address: Address) -> Answer:
-        since = self._passages.moment()
+        since = self._passages.visits.moment()
         sandbox = await self._find(address.sandbox_id)
         if sandbox is None:
             return _gone(address.sandbox_id)
@@ -96,7 +96,7 @@ class SandboxDoor:
                 sandbox = await self._passages.wake(sandbox)
             except PaddockError as error:
                 return _unreachable(sandbox.id, text(error))
-            since = self._passages.moment()
+            since = self._passages.visits.moment()
         meanwhile = self._meanwhile(sandbox, admitted, since)
         if is_guest:
             return await self._to_guest(head, sandbox, meanwhile)
@@ -198,11 +198,11 @@ class SandboxDoor:
                 request.cut(401, error.code, error.message, error.remediation)
 
             # A stream that has begun does not keep a sandbox awake for ever.
-            visit = passages.Visit(
+            visit = SandboxVisit(
                 sandbox, since, gone, may_wake=lambda: _wakes(sandbox) and not request.is_answered
             )
             lasting = self._passages.holders.staying(holder, ended) if holder else nullcontext()
-            with self._passages.visiting(visit), lasting:
+            with self._passages.visits.visiting(visit), lasting:
                 yield
 
         return lambda: self._passages.working(sandbox.id), staying

@@ -13,7 +13,7 @@ from paddock.interfaces.preview.pages import Trouble
 from paddock.interfaces.preview.refusal import Refusal
 from paddock.interfaces.preview.replies import render
 from paddock.interfaces.preview.request import Request, read_request
-from paddock.interfaces.preview.sockets import end_with_reset, is_reset
+from paddock.interfaces.preview.sockets import is_reset
 
 _LINGER_S = 2.0
 _INTERIM = b"HTTP/1.1 102 Processing\r\n\r\n"
@@ -193,19 +193,6 @@ class ClientConnection(asyncio.Protocol):
         elif self.intake.is_empty:
             self._leave()  # TLS waits for the other side to close as well
             self._close()
-
-    def break_off(self, *, is_framed: bool) -> None:
-        """In the middle of an answer. One without a frame would look complete if its connection
-        ended in order, so that is reset; with TLS, order is to say that it ends."""
-        self._exchange = None
-        if not is_framed:
-            end_with_reset(self.transport)
-        if not is_framed or self.is_full:
-            self.transport.abort()
-            return
-        self.intake.discard()
-        self._wait(_LINGER_S)
-        self.transport.close()
 
     def _leave(self) -> None:
         """It counts no more."""

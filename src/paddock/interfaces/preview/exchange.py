@@ -13,12 +13,14 @@ from paddock.interfaces.preview.hub import Hub
 from paddock.interfaces.preview.pages import Trouble
 from paddock.interfaces.preview.replies import render
 from paddock.interfaces.preview.request import Request
+from paddock.interfaces.preview.sockets import end_with_reset
 from paddock.interfaces.preview.splice import Splice
 from paddock.interfaces.preview.upstream import UpstreamConnection
 
 if TYPE_CHECKING:
     from paddock.interfaces.preview.client import ClientConnection
 
+_LINGER_S = 2.0
 _IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"})
 
 # Not a union, which would be made anew for every request.
@@ -113,9 +115,18 @@ class Exchange:
     def break_off(self) -> None:
         """The answer has begun and cannot be completed."""
         self._hub.counts.failed += 1
+        client = self.client
         is_framed = self.upstream is not None and self.upstream.is_framed
         self.cancel()
-        self.client.break_off(is_framed=is_framed)
+        if not is_framed:
+            # It would look complete if its connection ended in order.
+            end_with_reset(client.transport)
+        if client.is_full or not is_framed:
+            client.transport.abort()
+            return
+        client.intake.discard()
+        client.deadline = self._hub.loop.time() + _LINGER_S
+        client.transport.close()  # with TLS it says that it ends, unlike an abort
 
     @property
     def is_answered(self) -> bool:
