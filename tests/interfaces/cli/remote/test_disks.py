@@ -118,7 +118,7 @@ def test_a_templates_rules_are_the_servers_and_changing_them_is_audited(cli, run
 
 
 @pytest.mark.proves("S11")
-def test_a_copy_wakes_a_sandbox_only_when_told_to(cli, box, tmp_path):
+def test_a_copy_starts_a_sandbox_that_sleeps_unless_told_not_to(cli, box, tmp_path):
     home = cli.text("exec", box, "--", "sh", "-c", "mkdir d; echo 1 > d/one; pwd").strip()
     (tmp_path / "new").write_text("new")
     into = (str(tmp_path / "new"), f"{box}:{home}/new")
@@ -129,13 +129,13 @@ def test_a_copy_wakes_a_sandbox_only_when_told_to(cli, box, tmp_path):
             cli.text("stop", box)
         cli.text(verb, box)
         asleep = state(cli, box)
-        refused = cli("cp", *words)
+        refused = cli("cp", "--no-start", *words)
         assert refused.returncode == 1
         waking = "resume" if verb == "pause" else "start"
-        fix = f"fix: say --wake, or wake it first: `paddock {waking} {box}`"
+        fix = f"fix: leave out --no-start, or start it first: `paddock {waking} {box}`"
         assert fix in refused.stderr.decode()
         assert state(cli, box) == asleep
-        assert cli.text("cp", "--wake", *words).startswith("1 file, ")
+        assert cli.text("cp", *words).startswith("1 file, ")
         assert state(cli, box) == "running"
     assert cli.text("exec", box, "--", "cat", "new") == "new"
     assert (tmp_path / "back" / "one").read_text() == "1\n"

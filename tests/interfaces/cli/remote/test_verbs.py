@@ -68,6 +68,34 @@ def test_errors_are_one_envelope_with_the_same_code_in_both_forms(cli):
         assert error["remediation"]
 
 
+@pytest.mark.parametrize(
+    ("before", "words", "after"),
+    [
+        ("stop", ("exec",), ("--", "true")),
+        ("pause", ("exec", "--detach"), ("--", "true")),
+        ("stop", ("ps",), ()),
+        ("stop", ("ports",), ()),
+    ],
+    ids=["exec", "exec --detach", "ps", "ports"],
+)
+def test_a_command_starts_a_sandbox_that_sleeps_unless_told_not_to(cli, box, before, words, after):
+    cli.text(before, box)
+    asleep = cli.answer("inspect", box)["sandboxes"][0]["state"]
+    refused = cli(*words, "--no-start", box, *after)
+    assert (refused.returncode, asleep.encode() in refused.stderr) == (1, True)
+    assert cli.answer("inspect", box)["sandboxes"][0]["state"] == asleep
+    done = cli(*words, box, *after)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.decode() == f"note: sandbox {box} was {asleep}; Paddock starts it\n"
+    assert cli(*words, box, *after).stderr == b""
+
+
+def test_the_note_that_a_sandbox_is_started_does_not_disturb_json(cli, box):
+    cli.text("stop", box)
+    done = cli("ps", box, "-o", "json")
+    assert (done.returncode, done.stderr, json.loads(done.stdout)) == (0, b"", {"commands": []})
+
+
 def test_one_that_fails_does_not_keep_the_others(cli, box):
     done = cli("stop", "nothing-here", box)
     assert done.returncode == 1

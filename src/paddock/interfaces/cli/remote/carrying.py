@@ -16,12 +16,17 @@ from paddock.interfaces.cli.invocation import Invocation, pass_invocation
 from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import size
 from paddock.interfaces.cli.progress import Display
-from paddock.interfaces.cli.remote.session import SandboxName, answer, sandbox
+from paddock.interfaces.cli.remote.session import (
+    WAKES,
+    SandboxName,
+    answer,
+    sandbox,
+    start_option,
+)
 from paddock.interfaces.client import AsyncSandbox, Conflict, NotFound
 from paddock.interfaces.client.results import Transfer
 
 _WHY_NOT = "it leads outside, or is neither file, directory nor link"
-_WAKES = {"stopped": "start", "paused": "resume", "archived": "start"}
 _INSIDE = re.compile(r"([a-z0-9][a-z0-9_-]*):(.*)", re.DOTALL)
 
 
@@ -50,15 +55,16 @@ def _end(text: str) -> _End:
 @click.argument("source", metavar="SRC", type=SandboxName())
 @click.argument("target", metavar="DST", type=SandboxName())
 @click.option("-u", "--user", default="", help="Whose rights count inside.")
-@click.option("--wake", is_flag=True, help="Start a sandbox that sleeps, where that is needed.")
+@start_option
 @output_options
 @pass_invocation
-def cp(invocation: Invocation, /, source: str, target: str, *, user: str, wake: bool) -> None:
+def cp(invocation: Invocation, /, source: str, target: str, *, user: str, start: bool) -> None:
     """Copy a file or directory into a sandbox or out of it.
 
     One of SRC and DST is SANDBOX:PATH. As with `cp -r`, what is copied to a directory that is there
     lands in it under its own name; SRC/. is its content. Nothing is ever written outside of DST.
-    A sandbox that sleeps is read as it is where its provider can show it; all else needs --wake.
+    A sandbox that sleeps is read as it is where its provider can show it; for everything else it is
+    started first.
     """
     here, there = _end(source), _end(target)
     if bool(here.sandbox) == bool(there.sandbox):
@@ -66,8 +72,8 @@ def cp(invocation: Invocation, /, source: str, target: str, *, user: str, wake: 
 
     async def work(display: Display) -> Transfer:
         async with sandbox(here.sandbox or there.sandbox) as box:
-            carry = _Carry(box, display, {"user": user, "wake": wake})
-            async with _explained(box, wake=wake):
+            carry = _Carry(box, display, {"user": user, "wake": start})
+            async with _explained(box, start=start):
                 if here.sandbox:
                     return await carry.out(here.path, Path(there.path))
                 return await carry.into(here.path, there.path)
@@ -80,13 +86,15 @@ def cp(invocation: Invocation, /, source: str, target: str, *, user: str, wake: 
 
 
 @asynccontextmanager
-async def _explained(box: AsyncSandbox, *, wake: bool) -> AsyncIterator[None]:
-    """To who was refused because the sandbox sleeps, say which option wakes it."""
+async def _explained(box: AsyncSandbox, *, start: bool) -> AsyncIterator[None]:
+    """If the copy fails because the sandbox sleeps, name what starts it."""
     try:
         yield
     except Conflict as error:
-        if not wake and (verb := _WAKES.get((await box.info()).state)):
-            error.remediation = f"say --wake, or wake it first: `paddock {verb} {box.name}`"
+        if not start and (verb := WAKES.get((await box.info()).state)):
+            error.remediation = (
+                f"leave out --no-start, or start it first: `paddock {verb} {box.name}`"
+            )
         raise
 
 

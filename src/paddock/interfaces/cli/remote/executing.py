@@ -23,8 +23,10 @@ from paddock.interfaces.cli.remote.session import (
     after_dashes,
     answer,
     plain,
+    running_sandbox,
     sandbox,
     sandbox_argument,
+    start_option,
 )
 from paddock.interfaces.cli.run import result_as_json
 from paddock.interfaces.cli.streams import Writer
@@ -40,13 +42,21 @@ _WIDEST = 60
     "-i", "--interactive", is_flag=True, help="As with Docker; input is always passed on."
 )
 @click.option("-d", "--detach", is_flag=True, help="Only start it; its id is printed.")
+@start_option
 @login_option
 @command_options
 @output_options
 @pass_invocation
 @click.pass_context
 def exec_(
-    context: click.Context, invocation: Invocation, /, name: str, detach: bool, **options: Any
+    context: click.Context,
+    invocation: Invocation,
+    /,
+    name: str,
+    *,
+    detach: bool,
+    start: bool,
+    **options: Any,
 ) -> int:
     """Run a command in a sandbox.
 
@@ -54,7 +64,8 @@ def exec_(
     there is no such program, 126 that it cannot be executed. It is not disturbed when the
     connection breaks or the server restarts. What stands after `--` belongs to the command; a
     single argument with spaces in it goes to the sandbox's shell. With --login it has what a
-    terminal has: what ~/.profile and ~/.bashrc set, and functions such as nvm.
+    terminal has: what ~/.profile and ~/.bashrc set, and functions such as nvm. A sandbox that is
+    stopped, paused or archived is started first.
     """
     if options["words"][:1] in (("-h",), ("--help",)):
         click.echo(context.get_help())
@@ -63,10 +74,10 @@ def exec_(
     options["words"] = after_dashes(options["words"])
     asked = wish(options)
     if detach:
-        return _start(invocation, name, asked)
+        return _start(invocation, name, asked, start=start)
 
     async def work() -> CommandResult:
-        async with sandbox(name) as box:
+        async with running_sandbox(invocation, name, start=start) as box:
             how = attached.collect if invocation.json else attached.attach
             return await how(box, asked)
 
@@ -93,9 +104,9 @@ def _names(option: click.Parameter) -> Sequence[str]:
     return (*option.opts, *option.secondary_opts) if isinstance(option, click.Option) else ()
 
 
-def _start(invocation: Invocation, name: str, asked: Any) -> int:
+def _start(invocation: Invocation, name: str, asked: Any, *, start: bool) -> int:
     async def work() -> CommandInfo:
-        async with sandbox(name) as box:
+        async with running_sandbox(invocation, name, start=start) as box:
             return await (await attached.start(box, asked)).info()
 
     started = run_async(work())
@@ -105,16 +116,18 @@ def _start(invocation: Invocation, name: str, asked: Any) -> int:
 
 @click.command()
 @sandbox_argument
+@start_option
 @output_options
 @pass_invocation
-def ps(invocation: Invocation, name: str) -> None:
+def ps(invocation: Invocation, name: str, start: bool) -> None:
     """List the commands of a sandbox.
 
-    Those that run, and those that have ended and whose output is kept.
+    Those that run, and those that have ended and whose output is kept. A sandbox that is stopped,
+    paused or archived is started first.
     """
 
     async def work() -> list[CommandInfo]:
-        async with sandbox(name) as box:
+        async with running_sandbox(invocation, name, start=start) as box:
             return list(await box.commands.list())
 
     found = sorted(run_async(work()), key=lambda each: each.started_at)

@@ -17,9 +17,11 @@ from paddock.interfaces.cli.remote.session import (
     answer,
     connected,
     plain,
+    running_sandbox,
     sandbox,
     sandbox_argument,
     sandboxes_argument,
+    start_option,
 )
 from paddock.interfaces.client import AsyncSandbox, SandboxInfo, Unsupported
 from paddock.interfaces.client.results import Link, Port, Usage
@@ -122,16 +124,18 @@ def _lines(info: SandboxInfo, usage: Usage | None) -> list[tuple[str, str]]:
 
 @click.command()
 @sandbox_argument
+@start_option
 @output_options
 @pass_invocation
-def ports(invocation: Invocation, name: str) -> None:
+def ports(invocation: Invocation, name: str, start: bool) -> None:
     """List where programs inside listen.
 
-    With the addresses at which they are seen from outside.
+    With the addresses at which they are seen from outside. A sandbox that is stopped, paused or
+    archived is started first.
     """
 
     async def work() -> list[Port]:
-        async with sandbox(name) as box:
+        async with running_sandbox(invocation, name, start=start) as box:
             return list(await box.ports())
 
     found = run_async(work())

@@ -16,6 +16,8 @@ from paddock.interfaces.client import AsyncSandbox, PaddockError, Server
 F = TypeVar("F", bound=Callable[..., Any])
 _COMPLETION_S = 2.0
 GONE = ("deleting", "deleted")
+WAKES = {"stopped": "start", "paused": "resume", "archived": "start"}
+"""The verb that ends each state of sleep."""
 
 
 @asynccontextmanager
@@ -29,6 +31,32 @@ async def sandbox(name: str) -> AsyncIterator[AsyncSandbox]:
     """The one that is meant, by name or id."""
     async with connected() as server:
         yield await AsyncSandbox.connect(name, server=server)
+
+
+@asynccontextmanager
+async def running_sandbox(
+    invocation: Invocation, name: str, *, start: bool
+) -> AsyncIterator[AsyncSandbox]:
+    """As sandbox(); one that sleeps is started or resumed first, unless `start` is false."""
+
+    def note(state: str) -> None:
+        if not invocation.json:
+            click.echo(f"note: sandbox {box.name} was {state}; Paddock starts it", err=True)
+
+    async with sandbox(name) as box:
+        if start:
+            await awake(box, note)
+        yield box
+
+
+async def awake(box: AsyncSandbox, tell: Callable[[str], None] = lambda _: None) -> bool:
+    """Start or resume a sandbox that sleeps, after `tell` got its state. Return whether it did."""
+    state = (await box.info()).state
+    if state not in WAKES:
+        return False
+    tell(state)
+    await (box.resume() if WAKES[state] == "resume" else box.start())
+    return True
 
 
 def plain(value: Any) -> Any:
@@ -76,6 +104,12 @@ def sandboxes_argument(command: F) -> F:
         "names", nargs=-1, required=True, metavar="SANDBOX...", type=SandboxName()
     )
     return decorate(command)
+
+
+def start_option(command: F) -> F:
+    """`--no-start`, for commands that start a sandbox that sleeps."""
+    text = "Fail if the sandbox is stopped, paused or archived. By default it is started."
+    return click.option("--no-start", "start", flag_value=False, default=True, help=text)(command)
 
 
 def after_dashes(words: Sequence[str]) -> tuple[str, ...]:

@@ -18,7 +18,14 @@ from paddock.interfaces.cli.output import age, print_json, print_table
 from paddock.interfaces.cli.progress import Display
 from paddock.interfaces.cli.remote import attached
 from paddock.interfaces.cli.remote.making import creation, creation_options
-from paddock.interfaces.cli.remote.session import GONE, after_dashes, answer, connected, plain
+from paddock.interfaces.cli.remote.session import (
+    GONE,
+    after_dashes,
+    answer,
+    awake,
+    connected,
+    plain,
+)
 from paddock.interfaces.cli.remote.worktree import home
 from paddock.interfaces.cli.remote.worktree.home import Wanted, existing, ready
 from paddock.interfaces.cli.remote.worktree.place import (
@@ -147,7 +154,7 @@ async def _matching(box: AsyncSandbox, below: PurePosixPath) -> str:
 @pass_invocation
 def start(invocation: Invocation, path: Path) -> None:
     """Start the sandbox of a worktree, if it has one."""
-    _move(invocation, path, home.awake, "started")
+    _move(invocation, path, awake, "started")
 
 
 @worktree.command()

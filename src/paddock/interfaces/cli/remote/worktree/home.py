@@ -17,7 +17,7 @@ import click
 
 from paddock.domain.errors import Broken, Conflict, NotFound, TimedOut, Unavailable
 from paddock.interfaces.cli.cloning import PLACE
-from paddock.interfaces.cli.remote.session import GONE
+from paddock.interfaces.cli.remote.session import GONE, awake
 from paddock.interfaces.cli.remote.worktree.content import Packed, pack
 from paddock.interfaces.cli.remote.worktree.place import Worktree, git
 from paddock.interfaces.client import AsyncSandbox, SandboxInfo, Server
@@ -100,16 +100,6 @@ async def ready(server: Server, worktree: Worktree, wanted: Wanted, tell: Tell) 
         if (await box.info()).work is None:
             await _fill(server, box, worktree, wanted, tell=tell)
         return box
-
-
-async def awake(box: AsyncSandbox) -> bool:
-    """Whatever let it sleep; whether it had to be woken."""
-    info = await box.info()
-    if info.state in ("stopped", "archived"):
-        await box.start()
-    elif info.state == "paused":
-        await box.resume()
-    return info.state != "running"
 
 
 async def nearest(box: AsyncSandbox, below: PurePosixPath) -> tuple[str, bool]:

@@ -12,8 +12,8 @@ from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
 from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import print_json
-from paddock.interfaces.cli.remote.session import GONE, answer, connected
-from paddock.interfaces.cli.remote.worktree.home import awake, found
+from paddock.interfaces.cli.remote.session import GONE, answer, awake, connected
+from paddock.interfaces.cli.remote.worktree.home import found
 from paddock.interfaces.cli.remote.worktree.place import (
     Worktree,
     find,
