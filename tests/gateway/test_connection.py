@@ -11,6 +11,7 @@ import pytest
 from paddock.gateway.fence import Fence
 from paddock.gateway.inbound import Proxied
 from paddock.gateway.journal import Journal
+from paddock.gateway.lookups import Lookups
 from paddock.gateway.outside import Outside
 from paddock.gateway.protocol import Credential, RuleText
 
@@ -111,6 +112,37 @@ async def test_who_only_listens_is_told_of_and_cut_off(world: World):
     world.rules()
     with pytest.raises(ConnectionError):
         await inside[0].read()
+
+
+class _Unknown(Lookups):
+    """A resolver that knows no name."""
+
+    async def addresses_of(self, host: str, turns: asyncio.Semaphore) -> list[str]:
+        raise OSError(-2, "Name or service not known")
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [
+        ("nowhere.example", "the name nowhere.example is not known outside"),
+        (HOST, "could not be connected to"),
+    ],
+)
+async def test_an_allowed_place_that_cannot_be_reached_is_told_with_the_reason(
+    world: World, host: str, why: str
+):
+    world.fence.outside._lookups = _Unknown()
+    world.rules(f"{host}:1", "127.0.0.1/32:1")
+    reader, writer = await asyncio.open_connection("127.0.0.1", world.gate)
+    world.ends.append(writer)
+    writer.write(f"CONNECT {host}:1 HTTP/1.1\r\n\r\n".encode())
+    assert b" 502 " in await reader.readuntil(b"\r\n\r\n")
+    world.fence.flush()
+    flows = world.fence.journal.drain(0).flows
+    assert [(flow.allowed, flow.rule, flow.connections) for flow in flows] == [
+        (True, f"{host}:1", 1)
+    ]
+    assert why in flows[0].why
 
 
 @pytest.mark.proves("P16")

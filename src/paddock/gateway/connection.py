@@ -251,11 +251,10 @@ class Connection(Waiting):
             self._dialing = self.fence.spawn(self._connect())
 
     async def _connect(self) -> None:
-        place = (self.target.host, self.target.port)
         try:
             transport, self._pinned = await self.fence.outside.dial(
                 self._rules,
-                place,
+                (self.target.host, self.target.port),
                 self.relay.upstream_side,
                 turns=self.fence.turns,
                 verified=self._brokering is not None,
@@ -282,10 +281,11 @@ class Connection(Waiting):
         return False
 
     def _fail(self, why: str) -> None:
-        """It was allowed, and does not work: who speaks HTTP is told."""
+        """The place is allowed and cannot be reached. A client that speaks HTTP gets the reason."""
+        if self._key is not None:
+            self._key = self.fence.journal.explain(self._key, why)
         if self._requests is not None or self._waits_for_proxy():
-            failure = self._refusal_of(why, status=502, code="egress_unreachable")
-            self._answer_and_close(failure)
+            self._answer_and_close(self._refusal_of(why, status=502, code="egress_unreachable"))
         else:
             self.relay.abort()
 

@@ -144,6 +144,13 @@ class Journal:
             del self._sums[key]
             self._end(key.sandbox)
 
+    def explain(self, key: Key, why: str) -> Key:
+        """Restate a connection that was told of, with why it did not come about."""
+        self.take_back(key)
+        restated = replace(key, why=why)
+        self.add(restated, connections=1)
+        return restated
+
     def use(self, key: UseKey) -> None:
         """A credential was used once more."""
         now = self._now()

@@ -92,6 +92,12 @@ class Secrets:
         sensitive = sensitive if wish.sensitive is None else wish.sensitive
         labels = (before.labels if before else {}) if wish.labels is None else wish.labels
         policy = wish.policy or (before.policy if before else AccessPolicy.CONTROL_PLANE_ONLY)
+        if wish.value == "" and sensitive:
+            # Nobody means it: an empty variable or file was passed on by mistake.
+            raise InvalidRequest(
+                f"the value of {name} is empty",
+                remediation="give the secret's value, or delete the secret",
+            )
         if wish.value is None:
             if before is None:
                 raise _missing(name)

@@ -13,6 +13,8 @@ from paddock.interfaces.cli.toolbox import Toolbox, Verdict
 from tests.interfaces.cli.conftest import PADDOCK, clean_environment
 
 NOBODY = 65534
+USERS_PATH = "/usr/local/bin:/usr/bin:/bin"
+"""What a login gives to a user who is not root."""
 
 
 @pytest.mark.proves("I3")
@@ -99,6 +101,17 @@ def test_an_unprivileged_user_without_an_engine_is_told_exactly_what_to_do(need)
     assert "one of these is enough:" in advice
     assert "local: run as root (sudo)" in advice
     assert "docker: start it (`systemctl start docker`" in advice
+
+
+def test_tools_that_only_roots_path_has_are_found_for_other_users_too(cli):
+    cli.changes = {"PATH": USERS_PATH}
+    done = cli("doctor", "--json")
+    found = {
+        finding["name"]: finding["status"]
+        for section in json.loads(done.stdout)["sections"]
+        for finding in section["findings"]
+    }
+    assert (found["storage tools"], found["network tools"]) == ("ok", "ok")
 
 
 def test_an_unprivileged_user_gets_the_same_advice_when_running_something(need):

@@ -1,5 +1,6 @@
 """The `paddock` command: what it is given, what it hands on, and how it ends."""
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import click
 
 from paddock import __version__
-from paddock.interfaces.cli.failures import fail
+from paddock.interfaces.cli.failures import fail, refuse
 from paddock.interfaces.cli.invocation import Invocation, MakeToolbox, pass_invocation
 from paddock.interfaces.cli.noun import Noun
 
@@ -42,7 +43,18 @@ class Lazy(click.Command):
 @pass_invocation
 def cli(invocation: Invocation, config: Path | None, log_level: str | None) -> None:
     """Fenced sandboxes for AI coding agents, on your own machine."""
+    _check_exists(config)
     invocation.config, invocation.log_level = config, log_level
+
+
+def _check_exists(config: Path | None) -> None:
+    """Most commands only talk to a server and never read the file: a typo must not go unnoticed."""
+    named = os.environ.get("PADDOCK_CONFIG")
+    origin = "--config" if config else "PADDOCK_CONFIG"
+    asked = config or (Path(named) if named else None)
+    if asked is not None and not asked.is_file():
+        kind = "is not a file" if asked.exists() else "does not exist"
+        refuse(f"{origin}: {asked} {kind}", f"name a file, or leave {origin} out")
 
 
 _HERE = "paddock.interfaces.cli"

@@ -65,6 +65,17 @@ def test_an_apps_values_are_set_listed_used_and_removed(cli):
     cli.text("config", "rm", "COLOUR", "--app", "cli-app")
 
 
+def test_an_empty_secret_is_refused_and_an_empty_value_is_not(cli, tmp_path):
+    empty = tmp_path / "empty"
+    empty.write_text("\n")
+    for words, stdin in (((), b""), ((), b"\n"), (("--from-file", str(empty)), b"unread")):
+        done = cli("secrets", "set", "NOTHING", *words, stdin=stdin)
+        assert (done.returncode, b"the value of NOTHING is empty" in done.stderr) == (2, True)
+    assert b"NOTHING" not in cli("secrets", "list").stdout
+    assert cli.text("config", "set", "NOTHING=") == "NOTHING set\n"
+    cli.text("config", "rm", "NOTHING")
+
+
 @pytest.mark.proves("P16")
 def test_rules_of_egress_are_set_shown_tried_and_taken_away(cli, tmp_path):
     cli.answer("create", "--name", "fenced", "--template", "plain")

@@ -349,10 +349,33 @@ def test_an_app_is_told_of_and_purged(cli):
         refused = cli("purge", *wrong)
         assert (refused.returncode, b"--app" in refused.stderr) == (2, True)
     assert "would go  1 sandboxes" in cli.text("purge", "--app", "cli-shop", "--dry-run")
-    done = cli.text("purge", "--app", "cli-shop")
+    done = cli.text("purge", "--app", "cli-shop", "--yes")
     assert "removed   1 secrets" in done
     assert cli("inspect", box).returncode == 1
     assert cli.answer("config", "list", "--app", "cli-shop") == {"config": []}
+
+
+def test_a_purge_asks_first_and_shows_what_goes(cli, screen):
+    cli.text("config", "set", "--app", "cli-asked", "COLOUR=red")
+    done = cli("purge", "--app", "cli-asked")
+    assert (done.returncode, b"--yes" in done.stderr) == (2, True)
+    no = screen("purge", "--app", "cli-asked")
+    assert "would go  1 secrets" in no.until(r"Remove this for good\? \[y/N\]")
+    no.type("n\n")
+    assert (no.rest() != "", no.process.wait(20)) == (True, 1)
+    assert len(cli.answer("config", "list", "--app", "cli-asked")["config"]) == 1
+    yes = screen("purge", "--app", "cli-asked")
+    yes.until(r"\[y/N\]")
+    yes.type("y\n")
+    assert "removed   1 secrets" in yes.rest()
+    assert cli.answer("config", "list", "--app", "cli-asked") == {"config": []}
+
+
+@pytest.mark.parametrize("words", [("ls",), ("version",), ("settings",)], ids=" ".join)
+def test_a_settings_file_that_does_not_exist_is_an_error_for_every_command(cli, tmp_path, words):
+    done = cli("--config", str(tmp_path / "missing.toml"), *words)
+    assert done.returncode == 2
+    assert b"missing.toml does not exist" in done.stderr
 
 
 def test_no_server_is_said_with_what_to_do(cli):

@@ -5,6 +5,8 @@ from urllib.parse import urlsplit
 
 import click
 
+from paddock.domain.ids import new_id
+from paddock.domain.team import Role
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
 from paddock.interfaces.cli.noun import Noun
@@ -14,6 +16,7 @@ from paddock.interfaces.cli.remote.session import connected
 from paddock.interfaces.client.place import find_place
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_TOKEN_NAME = "e2b"  # noqa: S105 - what it is called
 _NO_KEY = "e2b_" + "0" * 40
 """For a server that asks nobody who they are: the SDKs insist on one."""
 
@@ -25,17 +28,22 @@ def connect() -> None:
 
 @connect.command()
 @click.option(
-    "--token", metavar="NAME", default="", help="Make a member's token of this name for it."
+    "--token", metavar="NAME", default="", help="Create a member's token with this name for it."
 )
 @output_options
 @pass_invocation
 def e2b(invocation: Invocation, token: str) -> None:
     """Print the variables for E2B's SDKs: eval "$(paddock connect e2b)".
 
-    The key is the token that this command uses itself, unless --token makes another. The server is
-    asked first, so that what is printed works.
+    An admin's token is never printed: the command creates a member's token named `e2b` instead. A
+    member's own token is printed, unless --token creates another. The server is asked first, so
+    that what is printed works.
     """
-    url, key = run_async(_checked(token))
+    url, key, made = run_async(_checked(token))
+    if made:
+        click.echo(
+            f"note: created the token {made}; `paddock token revoke {made}` ends it", err=True
+        )
     variables = {
         "E2B_API_URL": url,
         "E2B_SANDBOX_URL": url,
@@ -53,12 +61,13 @@ def e2b(invocation: Invocation, token: str) -> None:
         click.echo(f"export {name}={shlex.quote(value)}")
 
 
-async def _checked(token_name: str) -> tuple[str, str]:
-    """Where the server is, and a key that opens it."""
-    place = find_place()
+async def _checked(token_name: str) -> tuple[str, str, str]:
+    """Return the server's address, a key for it, and the id of the token if it is a new one."""
+    own = find_place().token
     async with connected() as server:
-        if token_name:
-            made = await server.call("POST", "/v1/tokens", json={"name": token_name})
-            return server.url, str(made["token"])
-        await server.call("GET", "/v1/sandboxes?limit=1")
-        return server.url, place.token or _NO_KEY
+        role = (await server.call("GET", "/v1/me"))["role"]
+        if token_name or (own and role == Role.ADMIN):
+            wish = {"name": token_name or _TOKEN_NAME}
+            made = await server.call("POST", "/v1/tokens", json=wish, key=new_id("key"))
+            return server.url, str(made["token"]), str(made["id"])
+        return server.url, own or _NO_KEY, ""

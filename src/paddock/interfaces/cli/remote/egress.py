@@ -134,12 +134,13 @@ async def _flows(
 def _line(event: Event) -> str:
     data = event.data
     place = f"{data['host']}:{data['port']}" if data.get("port") else str(data["host"])
-    verdict = event.kind.removeprefix("egress.")
+    verdict, moved = event.kind.removeprefix("egress."), ""
+    if event.kind == _KINDS[0] and data.get("why"):
+        verdict = "failed"  # the rules allow it, but it could not be reached
+    elif event.kind == _KINDS[0]:
+        moved = f"{data['bytes_up']} B up, {data['bytes_down']} B down, "
     times = f"×{data['connections']}" if data["connections"] > 1 else ""
     by = data.get("why") or f"by {data['rule']} of the {data['of']}"
-    moved = (
-        f"{data['bytes_up']} B up, {data['bytes_down']} B down, " if event.kind == _KINDS[0] else ""
-    )
     return (
         f"{event.at:%Y-%m-%d %H:%M:%S}  {data['name']:<20} {verdict:<8} {place:<36} {times:>5}  "
         f"{moved}{by}"

@@ -5,6 +5,9 @@ from typing import Any
 
 import click
 
+from paddock.interfaces.cli import terminal
+from paddock.interfaces.cli.command import STDIN
+from paddock.interfaces.cli.failures import FAILED, refuse
 from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
 from paddock.interfaces.cli.options import output_options
@@ -18,24 +21,42 @@ _LOOK_EVERY_S = 0.5
 @click.argument("owner", required=False, default="")
 @click.option("--app", default="", metavar="NAME", help="All of this app, instead of an owner.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("-f", "--force", is_flag=True, help="Also work that is nowhere else.")
 @output_options
 @pass_invocation
-def purge(invocation: Invocation, /, owner: str, *, app: str, dry_run: bool, force: bool) -> int:
+def purge(
+    invocation: Invocation, /, owner: str, *, app: str, dry_run: bool, yes: bool, force: bool
+) -> int:
     """Remove all that belongs to an owner or an app, and forget them.
 
     Their sandboxes and snapshots go with the tasks of these, an app's secrets and configuration,
-    and what the logs say of them. It goes on on the server when this is interrupted.
+    and what the logs say of them. You see what goes and are asked first; without a terminal, --yes
+    is required. The server continues when this is interrupted.
     """
     if bool(owner) == bool(app):
         raise click.UsageError("give the name of an OWNER, or an app with --app")
     whose = {"app": app} if app else {"owner": owner}
+    if not (dry_run or yes) and not _is_confirmed(invocation, {**whose, "force": force}):
+        click.echo("nothing was removed", err=True)
+        return FAILED
     done = run_async(_purge({**whose, "dry_run": dry_run, "force": force}))
     if invocation.json:
         print_json(done)
     else:
         _tell(done)
-    return 1 if done["state"] == "blocked" else 0
+    return FAILED if done["state"] == "blocked" else 0
+
+
+def _is_confirmed(invocation: Invocation, wish: dict[str, Any]) -> bool:
+    """Show what would be removed, and ask."""
+    if invocation.json or not terminal.is_terminal(STDIN):
+        refuse(
+            "a purge cannot be undone, and nobody can be asked here",
+            "look with --dry-run, then add --yes",
+        )
+    _tell(run_async(_purge({**wish, "dry_run": True})))
+    return click.confirm("Remove this for good?", err=True)
 
 
 async def _purge(wish: dict[str, Any]) -> Any:
