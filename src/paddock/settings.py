@@ -64,7 +64,7 @@ class TelemetryConfig:
 
     otlp_endpoint: str = ""
     """A collector that traces are sent to by OTLP over HTTP, such as http://localhost:4318; needs
-    `paddock[otel]`. Empty sends none."""
+    `paddock-sandbox[otel]`. Empty sends none."""
     sample_ratio: float = 1.0
     """The part of the traces begun here that is sent; who sends `traceparent` decides theirs."""
 

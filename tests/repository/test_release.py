@@ -5,7 +5,8 @@ import re
 import tomllib
 
 import paddock
-from tests.repository.checkout import ROOT
+from paddock.interfaces.cli import updates
+from tests.repository.checkout import ROOT, markdown_files, python_files
 
 VERSION = paddock.__version__
 _HEADING = re.compile(r"^## \[([^\]]+)\](?: - (\d{4}-\d{2}-\d{2}))?$", re.MULTILINE)
@@ -26,3 +27,23 @@ def test_the_changelog_begins_with_what_is_to_come_and_goes_down_from_this_versi
     assert all(day for _, day in headings[1:]), "a release has its day"
     current = tuple(map(int, VERSION.split(".")))
     assert not released or released[0] <= current <= (*released[0][:2], released[0][2] + 1)
+
+
+def test_every_advice_to_install_names_our_distribution_and_no_strangers():
+    name = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"]
+    advice = re.compile(r"(?:pip|pipx|uv tool|uv pip) install '?(paddock[\w-]*)|`(paddock[\w-]*)\[")
+    pages = [*markdown_files(), *python_files("src/paddock"), ROOT / "README.md"]
+    changes = ROOT / "CHANGELOG.md"
+    named = {
+        "".join(groups)
+        for page in pages
+        if page != changes
+        for groups in advice.findall(page.read_text())
+    }
+    assert name != "paddock", "on PyPI that is another project"
+    assert named == {name}
+
+
+def test_the_update_check_asks_for_our_distribution():
+    name = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"]
+    assert name == updates.DISTRIBUTION

@@ -179,5 +179,5 @@ sys.exit(main())
     )
     assert done.returncode == 2, done.stderr
     assert "telemetry.otlp_endpoint is set, but a package for it is missing" in done.stderr
-    assert "paddock[otel]" in done.stderr
+    assert "paddock-sandbox[otel]" in done.stderr
     assert not list(tmp_path.iterdir())

@@ -1,6 +1,6 @@
 """Traces as OpenTelemetry has them, sent to a collector by OTLP over HTTP.
 
-The packages are an extra (`paddock[otel]`) and are imported only when an endpoint is set.
+The packages are an extra (`paddock-sandbox[otel]`) and are imported only when an endpoint is set.
 """
 
 import asyncio
@@ -43,7 +43,8 @@ def _provider(endpoint: str, sample_ratio: float, version: str) -> "TracerProvid
     except ImportError as error:
         raise InvalidRequest(
             f"telemetry.otlp_endpoint is set, but a package for it is missing: {error.name}",
-            remediation="install it with `pip install 'paddock[otel]'`, or unset the endpoint",
+            remediation="install it with `pip install 'paddock-sandbox[otel]'`, or unset the "
+            "endpoint",
         ) from error
     if not endpoint.startswith(("http://", "https://")):
         raise InvalidRequest(

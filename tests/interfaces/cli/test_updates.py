@@ -19,7 +19,7 @@ class Index(ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Answer)
-        self.files = [{"filename": f"paddock-{__version__}.tar.gz", "yanked": False}]
+        self.files = [{"filename": f"paddock_sandbox-{__version__}.tar.gz", "yanked": False}]
         self.asked = []
         self.status = 200
         self.answers = threading.Event()
@@ -80,8 +80,12 @@ def paddock(tmp_path):
 
 @pytest.mark.proves("I6")
 def test_a_newer_release_is_said_and_what_was_withdrawn_or_is_no_release_is_not(index, paddock):
-    index.offer("paddock-9.2.0-py3-none-any.whl", "paddock-9.10.0.tar.gz", "paddock-10.0rc1.zip")
-    index.offer("paddock-11.0.0.tar.gz", yanked=True)
+    index.offer(
+        "paddock_sandbox-9.2.0-py3-none-any.whl",
+        "paddock_sandbox-9.10.0.tar.gz",
+        "paddock_sandbox-10.0rc1.zip",
+    )
+    index.offer("paddock_sandbox-11.0.0.tar.gz", yanked=True)
     said = paddock("version", "--check", PADDOCK_UPDATE_CHECK_URL=index.url)
     assert said.returncode == 0, said.stderr
     assert said.stdout == f"paddock {__version__}\npaddock 9.10.0 is out\n"
@@ -93,7 +97,7 @@ def test_a_newer_release_is_said_and_what_was_withdrawn_or_is_no_release_is_not(
 def test_nothing_of_this_installation_goes_there(index, paddock):
     assert paddock("version", "--check", UV_DEFAULT_INDEX=index.url).returncode == 0
     ((path, headers),) = index.asked
-    assert path == "/simple/paddock/"
+    assert path == "/simple/paddock-sandbox/"
     assert set(map(str.lower, headers)) <= {
         *("host", "accept", "accept-encoding", "user-agent", "authorization"),
     }
@@ -121,7 +125,7 @@ def test_without_an_index_and_with_one_that_fails_it_says_so(index, paddock, tmp
 
 @pytest.mark.proves("I6")
 def test_doctor_says_it_quietly_once_a_day_and_only_when_told_to_look(index, paddock, tmp_path):
-    index.offer("paddock-9.0.0.tar.gz")
+    index.offer("paddock_sandbox-9.0.0.tar.gz")
     quiet = paddock("doctor", PIP_INDEX_URL=index.url)
     assert index.asked == []
     assert "is out" not in quiet.stderr

@@ -21,7 +21,9 @@ from paddock.domain.errors import Broken, InvalidRequest, PaddockError, Unavaila
 
 ENVIRONMENT = "environment"
 """As the setting: the index that pip or uv is configured with."""
-_PROJECT = "paddock"
+DISTRIBUTION = "paddock-sandbox"
+"""What the package is called on an index. There `paddock` is another project."""
+_COMMAND = "paddock"
 _FRESH_S = 86400.0
 _DEADLINE_S = 5.0
 _LARGEST = 8 << 20
@@ -37,7 +39,7 @@ def find_index(setting: str, environ: Mapping[str, str] = os.environ) -> str:
     found = next((environ[name] for name in _VARIABLES if environ.get(name)), "")
     found = found or _of_pip(environ) or _of_uv(environ)
     if found:
-        return found.rpartition("=")[2] if found.startswith(_PROJECT + "=") else found
+        return found.rpartition("=")[2] if found.startswith(_COMMAND + "=") else found
     raise InvalidRequest(
         "no package index is known, so nobody can be asked for a newer version",
         remediation="set update_check_url, or PIP_INDEX_URL, to the address of an index",
@@ -76,9 +78,9 @@ async def latest(index: str) -> str:
 
     Nothing of this installation goes there: not its version, not what it runs on.
     """
-    place = f"{index.rstrip('/')}/{_PROJECT}/"
+    place = f"{index.rstrip('/')}/{DISTRIBUTION}/"
     shown = urlsplit(index).hostname or "the index"
-    headers = {"accept": _ACCEPT, "user-agent": _PROJECT}
+    headers = {"accept": _ACCEPT, "user-agent": _COMMAND}
     try:
         async with (
             asyncio.timeout(_DEADLINE_S),
@@ -88,7 +90,7 @@ async def latest(index: str) -> str:
             content = await response.content.read(_LARGEST)
             if response.status != 200:
                 raise Unavailable(
-                    f"{shown} answered {response.status} when asked for releases of {_PROJECT}",
+                    f"{shown} answered {response.status} when asked for releases of {DISTRIBUTION}",
                     remediation="check update_check_url",
                 )
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
