@@ -49,10 +49,10 @@ class Holder(StrEnum):
 
 
 _WHO_MAY_CHANGE = {
-    Holder.TEAM: "an admin of the team can change it: `paddock policy`",
+    Holder.TEAM: "an admin of the team can change it: `paddock policy set FILE`",
     Holder.TEMPLATE: "an admin of the team that runs the installation can change it: "
-    "`paddock policy --template`",
-    Holder.SANDBOX: "an admin of the team can change it: `paddock policy --sandbox`",
+    "`paddock policy set FILE --template NAME`",
+    Holder.SANDBOX: "an admin of the team can change it: `paddock policy set FILE --sandbox NAME`",
 }
 
 

@@ -107,7 +107,7 @@ class Purges:
             raise Conflict(
                 f"{len(held)} of {len(boxes)} sandboxes hold work that is nowhere else: "
                 + "; ".join(held[:5]),
-                remediation="extract it first, or purge with force to lose it",
+                remediation="extract it first, or lose it with --force (`force` in the API)",
             )
 
     def _begun(self, tx: Transaction, purge: Purge, request: Repeatable) -> Purge:

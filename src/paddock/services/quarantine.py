@@ -321,7 +321,8 @@ class Quarantines:
         await self._store.write(lambda tx: quarantine_cases.put(tx, again))
         raise Conflict(
             f"sandbox {sandbox.name} did not pass the smoke test: {why}",
-            remediation="look into it as an admin, restore a snapshot, or delete it with force",
+            remediation="look into it as an admin, restore a snapshot, or delete it with --force "
+            "(`force` in the API)",
         )
 
     async def hold(self, sandbox: SandboxRecord) -> str:

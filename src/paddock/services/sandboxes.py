@@ -367,7 +367,7 @@ class Sandboxes(Questions):
         if loss := await self.losses(sandbox):
             raise Conflict(
                 f"sandbox {sandbox.name} holds work that is nowhere else: {loss}",
-                remediation="extract it first, or delete with force to lose it",
+                remediation="extract it first, or lose it with --force (`force` in the API)",
             )
 
 

@@ -277,5 +277,5 @@ def _all(tx: Transaction, team_id: str, scope: str) -> Iterator[Secret]:
 
 def _missing(name: str) -> NotFound:
     return NotFound(
-        f"there is no secret {name[:80]}", remediation="`GET /v1/secrets` lists those there are"
+        f"there is no secret {name[:80]}", remediation="`paddock secrets ls` lists those there are"
     )

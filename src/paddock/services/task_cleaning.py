@@ -146,7 +146,8 @@ class TaskCleaning:
         if loss:
             raise Conflict(
                 f"task {task.id} made what is nowhere else: {loss}",
-                remediation="take it out (`paddock task diff`), or delete with force to lose it",
+                remediation="take it out (`paddock task diff`), or lose it with --force (`force` "
+                "in the API)",
             )
         await self._store.read(lambda tx: _check_not_awaited(tx, task))
         boxes = await self._own_sandboxes(task) if terms.sandbox else ()

@@ -197,7 +197,7 @@ class Templates:
         try:
             return await asyncio.to_thread(kept.recipes.recipe, name)
         except NotFound as error:
-            hint = error.remediation or "`GET /v1/templates` lists those there are"
+            hint = error.remediation or "`paddock template ls` lists those there are"
             raise NotFound(error.message, remediation=hint) from error
 
     async def _of_snapshot(self, principal: Principal, template: Template) -> Template:

@@ -209,5 +209,6 @@ def _in_use(volume: VolumeRecord, users: Sequence[str]) -> Conflict:
     more = f" and {len(users) - _NAMED} more" if len(users) > _NAMED else ""
     return Conflict(
         f"volume {volume.name} is mounted by {', '.join(users[:_NAMED])}{more}",
-        remediation="remove these sandboxes first, or delete it with force: they go on without it",
+        remediation="remove these sandboxes first, or delete it with --force (`force` in the API): "
+        "they go on without it",
     )

@@ -43,7 +43,7 @@ async def _opened(invocation: Invocation, provider: str) -> AsyncIterator[tuple[
                 name = opened.provider.name
                 raise Unsupported(
                     f"provider {name} keeps no templates of its own",
-                    remediation="use `--provider local`",
+                    remediation="add --provider local, or `export PADDOCK_PROVIDER=local`",
                 )
             yield opened, opened.templates
 

@@ -78,7 +78,7 @@ def _root(_: LocalConfig) -> Finding:
         "privileges",
         Status.MISSING,
         f"uid {os.geteuid()}",
-        "run as root (sudo), or use Docker or Podman: `--provider docker`",
+        "run as root (sudo), or use Docker or Podman: `export PADDOCK_PROVIDER=docker`",
     )
 
 

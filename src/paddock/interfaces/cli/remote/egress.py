@@ -227,7 +227,10 @@ def rm(invocation: Invocation, /, rules: Sequence[str], *, of_preset: str, **hol
         answer(invocation, found, f"{whose}: without {', '.join(rules)}")
         return
     if holder["sandbox"]:
-        refuse("a sandbox always has a policy", "change it with `paddock egress set --sandbox`")
+        refuse(
+            "a sandbox always has a policy",
+            f"change it: `paddock egress set --sandbox {holder['sandbox']} RULE`",
+        )
     ask("DELETE", path)
     answer(invocation, {"egress": None}, f"{whose}: nothing of its own")
 

@@ -146,6 +146,14 @@ def inside(base: BuiltTemplate, command: str, user: str = "root") -> str:
         ("python3 -m venv /tmp/v && /tmp/v/bin/python -m pip --version", "user", "pip "),
         ("git --version", "user", "git version"),
         ("curl --version", "user", "curl "),
+        ("make --version", "user", "GNU Make"),
+        ("rsync --version", "user", "rsync  version"),
+        (
+            "cd $(mktemp -d) && git init -q && git commit -q --allow-empty -m x"
+            " && git log --format='%an <%ae>'",
+            "user",
+            "sandbox <sandbox@localhost>",
+        ),
         ("id -un; sudo -n id -un", "user", "user\nroot"),
         ("id", "user", "uid=1000(user) gid=1000(user) groups=1000(user)"),
         ("node -e 'console.log(parseInt(process.versions.node) >= 20)'", "user", "true"),

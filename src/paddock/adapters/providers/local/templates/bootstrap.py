@@ -103,8 +103,8 @@ def _need_apt() -> None:
         raise Unavailable(
             f"without root a Debian is put together by apt-get and dpkg-deb, and this host has no "
             f"{' and no '.join(missing)}",
-            remediation="name an image of the engine instead, such as `--template "
-            "docker:python:3-slim`, or set local.template_cache to a directory with the archive "
+            remediation="name an image of the engine instead, such as --template "
+            "docker:python:3-slim, or set local.template_cache to a directory with the archive "
             "that another host has made",
         )
 

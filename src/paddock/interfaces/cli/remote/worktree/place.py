@@ -3,6 +3,7 @@
 import hashlib
 import os
 import platform
+import shlex
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -92,7 +93,9 @@ def git(place: Path, *words: str) -> bytes:
     if done.returncode == 0:
         return done.stdout
     said = done.stderr.decode(errors="replace").strip().removeprefix("fatal: ")
-    raise Refused(f"git {words[0]}: {said}", remediation=f"try `git -C {place} {words[0]}`")
+    raise Refused(
+        f"git {words[0]}: {said}", remediation=f"try `git -C {place} {shlex.join(words)}`"
+    )
 
 
 def _run(place: Path, words: tuple[str, ...]) -> subprocess.CompletedProcess[bytes]:
