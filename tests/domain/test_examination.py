@@ -36,6 +36,10 @@ def test_processes_memory_disks_and_connections_are_read():
     assert (first.waits_in, first.command) == ("do_poll", "python3 -m x")
     assert (second.waits_in, second.command) == ("", "[a ) b]")
     assert found["memory_mib"] == {"total": 2.0}
+    more = read_inside(f"{TOLD}\nmemory\x1fMemAvailable\x1f1024 kB")
+    assert more["memory_mib"] == {"total": 2.0, "available": 1.0}
+    only_the_limit = read_inside(f"{TOLD}\nmemory\x1fMemAvailable\x1f2048 kB")
+    assert only_the_limit["memory_mib"] == {"total": 2.0}
     assert found["disks"] == ("/home/a: 99% of 2000 MiB used",)
     assert found["connections"] == ("established 10.0.0.2:443",)
 

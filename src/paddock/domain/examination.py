@@ -107,6 +107,8 @@ def read_inside(text: str) -> dict[str, Any]:
             disks.append(f"{words[5][:80]}: {words[4]} of {_mib(words[1])} used")
         elif kind == "tcp" and (shown := _connection(rest)):
             connections.append(shown)
+    if memory.get("available") == memory.get("total"):
+        memory.pop("available", None)  # a file that only shows the limit knows nothing of use
     return {
         "processes": _busiest(processes),
         "memory_mib": memory,

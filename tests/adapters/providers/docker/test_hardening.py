@@ -84,6 +84,7 @@ async def test_threads_and_children_work_under_the_filter(inside: Inside) -> Non
 
 @pytest.mark.proves("P6", "P10")
 async def test_limits_are_those_of_the_spec(inside: Inside) -> None:
+    assert await inside.sh("nproc") == "1"
     assert await inside.sh("ulimit -n; ulimit -Hn; ulimit -c") == "4321\n4321\n0"
     cgroup = "cat /sys/fs/cgroup/%s 2>/dev/null || cat /sys/fs/cgroup/%s"
     memory = await inside.sh(cgroup % ("memory/memory.limit_in_bytes", "memory.max"))

@@ -184,6 +184,8 @@ def test_an_order_drops_everything_and_limits_everything() -> None:
     assert host["Memory"] == host["MemorySwap"] == 100 << 20
     assert host["PidsLimit"] == 30
     assert "StorageOpt" not in host
+    assert "CpusetCpus" not in host
+    assert order(cpus="1")["CpusetCpus"] == "1"
     assert order(size_mib=200)["StorageOpt"] == {"size": "200m"}
     assert set(order()["Tmpfs"]) == {"/run"}  # type: ignore[call-overload]
     assert set(order(tmp_mib=64)["Tmpfs"]) == {"/run", "/tmp"}  # type: ignore[call-overload]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from paddock.adapters.providers.host import netns
 from paddock.adapters.providers.host.processes import Process
 from paddock.adapters.providers.local import host_layer
+from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.adapters.providers.local.reconcile import settle_snapshot
 from paddock.domain.egress import OPEN
 from paddock.domain.reason import Reason
@@ -54,6 +56,29 @@ async def test_a_warm_sandbox_becomes_exactly_what_was_asked_for(
         assert [seen.key async for seen in provider.find({})] == ["k"]
         await installation.empty(provider)
     installation.assert_no_traces()
+
+
+_SEEN = "nproc; grep -c ^processor /proc/cpuinfo; sed -n 's/^MemTotal: *//p' /proc/meminfo"
+
+
+async def test_programs_see_the_limits_of_their_sandbox_cold_and_warm(
+    installation: Installation,
+) -> None:
+    async def seen_with(provider: LocalProvider, key: str, resources: Resources) -> list[str]:
+        made = await provider.create(key, SandboxSpec(template="tiny", resources=resources))
+        async with Guest(await provider.guest(made.ref)) as guest:
+            done = await guest.exec(["sh", "-c", _SEEN])
+        return done.stdout.decode().splitlines()
+
+    two = str(min(2, len(os.sched_getaffinity(0))))
+    async with installation.opened() as provider:
+        small, large = Resources(cpus=0.5, memory_mib=200), Resources(cpus=2, memory_mib=300)
+        assert await seen_with(provider, "cold", small) == ["1", "1", "204800 kB"]
+        await provider.keep_warm("tiny", 2)
+        await provider.warmed()
+        assert await seen_with(provider, "as is", Resources()) == ["1", "1", "1048576 kB"]
+        assert await seen_with(provider, "larger", large) == [two, two, "307200 kB"]
+        await installation.empty(provider)
 
 
 async def test_a_burst_larger_than_the_pool_is_served_too(installation: Installation) -> None:

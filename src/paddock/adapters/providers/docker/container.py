@@ -60,6 +60,8 @@ class ContainerSpec:
     runtime: str = ""
     tmp_mib: int = 0
     mounts: tuple[dict[str, Any], ...] = ()
+    cpus: str = ""
+    """Those that it runs on, which `nproc` counts; empty leaves it to the engine."""
     size_mib: int = 0
     """Of the whole root file system, the image included; 0 where the engine cannot limit it."""
 
@@ -117,6 +119,7 @@ def _limits(spec: ContainerSpec) -> dict[str, Any]:
         "Memory": memory,
         "MemorySwap": memory,
         "NanoCpus": int(resources.cpus * _PERIODLESS_CPU),
+        **({"CpusetCpus": spec.cpus} if spec.cpus else {}),
         "PidsLimit": resources.pids,
         "ShmSize": 64 << 20,
         "Ulimits": [

@@ -8,9 +8,10 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,11 @@ from paddock.adapters.providers.docker.place import Place
 from paddock.adapters.providers.docker.records import JOINED, PACKED, Container, SandboxRecord
 from paddock.adapters.providers.docker.slips import Slips
 from paddock.adapters.providers.finishing import uncancelled
+from paddock.adapters.providers.host import visible_limits
 from paddock.domain.agent import AGENTS
 from paddock.domain.egress import NetworkMode
 from paddock.domain.errors import Broken, Conflict, NotFound
-from paddock.domain.sandbox import SandboxState
+from paddock.domain.sandbox import Resources, SandboxState
 from paddock.ports.provider import Observation, SandboxSpec
 
 _log = logging.getLogger(__name__)
@@ -49,6 +51,18 @@ class Limits:
     runtime: str = ""
     agents: Path | None = None
     """What all of them see of this host's agents."""
+    usable_cpus: tuple[int, ...] = ()
+    """CPUs that containers can be bound to; empty if the engine cannot do so."""
+    turns: Iterator[int] = field(default_factory=count)
+    """Where the CPUs of the next container begin."""
+
+    def cpus(self, resources: Resources) -> str:
+        """Choose the CPUs of a container. Programs size themselves by their number."""
+        if not self.usable_cpus:
+            return ""
+        return visible_limits.listed(
+            visible_limits.choose_cpus(resources.cpus, self.usable_cpus, self.turns)
+        )
 
     def mounts(self, runtime: str) -> tuple[dict[str, Any], ...]:
         """gVisor truncates files that it was told to keep as they are."""
@@ -106,6 +120,7 @@ class Life:
                 nofile=self.limits.nofile,
                 seccomp=self.limits.seccomp,
                 nproc=self.limits.nproc,
+                cpus=self.limits.cpus(record.resources),
                 runtime=runtime,
                 tmp_mib=self.limits.tmp_mib,
                 size_mib=await self._size_mib(record, base),

@@ -7,7 +7,7 @@ from pathlib import Path
 from paddock.adapters.providers.docker import container as containers
 from paddock.adapters.providers.docker.engine import Engine
 from paddock.adapters.providers.docker.place import Place
-from paddock.adapters.providers.host import nftables
+from paddock.adapters.providers.host import nftables, visible_limits
 
 
 def elsewhere(engine: Engine) -> str:
@@ -51,6 +51,16 @@ def most_processes(engine: Engine) -> int:
     most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
     numbered = int(Path("/proc/sys/kernel/pid_max").read_text())
     return numbered if most == resource.RLIM_INFINITY else min(most, numbered)
+
+
+def usable_cpus(engine: Engine) -> tuple[int, ...]:
+    """CPUs that containers can be bound to. Empty where the engine cannot do so, which without
+    root is usual, or where its CPUs are not known because it is on another host."""
+    info = engine.about.info
+    rootless = any("rootless" in str(each) for each in info.get("SecurityOptions") or ())
+    if elsewhere(engine) or rootless or not info.get("CPUSet"):
+        return ()
+    return visible_limits.usable_cpus()
 
 
 def takes_our_filter(engine: Engine) -> bool:

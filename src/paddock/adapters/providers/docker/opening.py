@@ -166,6 +166,7 @@ def _life(
             nofile=nearness.most_files(engine, config.nofile),
             seccomp=nearness.seccomp(engine, place),
             nproc=nearness.most_processes(engine),
+            usable_cpus=nearness.usable_cpus(engine),
             tmp_mib=config.tmp_mib,
             limit_disk=nearness.limits_disks(engine),
             runtime=config.runtime,

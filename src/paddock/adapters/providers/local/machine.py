@@ -7,13 +7,14 @@ import secrets
 import shutil
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from paddock.adapters.providers.finishing import uncancelled
-from paddock.adapters.providers.host import capabilities
+from paddock.adapters.providers.host import capabilities, visible_limits
 from paddock.adapters.providers.host.cgroups import Cgroup, Hierarchies, is_member
 from paddock.adapters.providers.host.launch_control import LaunchControl
 from paddock.adapters.providers.host.mounts import Bind, Overlay
@@ -37,6 +38,7 @@ _BOOT_TIMEOUT_S = 30.0
 _RESTORE_TIMEOUT_S = 300.0
 """What it takes goes by how much memory there is to be read."""
 _BACKLOG = 512
+_LIMITS = "limits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,24 @@ class Machines:
     agents: Path | None = None
     """What all of them see of the host's agents; None shows them none."""
 
+    _turns: Iterator[int] = field(default_factory=count)
+    """Where the CPUs of the next sandbox begin."""
+
     def cgroup(self, ref: str) -> Cgroup:
         return Cgroup(self.hierarchies, self.layout.cgroup(ref))
+
+    def change_limits(self, record: SandboxRecord) -> None:
+        """Give a running machine the limits of its record."""
+        self.cgroup(record.ref).apply(record.resources)
+        if runtime.choose(record.runtime).joinable:
+            self.cgroup(record.ref).pin(visible_limits.listed(self._show_limits(record)))
+
+    def _show_limits(self, record: SandboxRecord) -> Sequence[int]:
+        """Write what its programs see of its limits. Return the CPUs that are chosen for it."""
+        usable = visible_limits.usable_cpus()
+        cpus = visible_limits.choose_cpus(record.resources.cpus, usable, self._turns)
+        visible_limits.write(self.layout.bundle(record.ref) / _LIMITS, record.resources, cpus)
+        return cpus
 
     def address(self, record: SandboxRecord) -> GuestAddress:
         return GuestAddress(socket=str(self.layout.socket(record.ref)), token=record.token)
@@ -124,6 +142,7 @@ class Machines:
         init = self._first_process(record, engine)
         guest = init
         if engine.joinable:
+            self.cgroup(record.ref).pin(ready.cpus)
             binds.check_attributes(record.ref, init.pid)
             guest = await self._join(record, init)
         else:
@@ -173,6 +192,7 @@ class Machines:
         if disk.above:
             make_parts(directory, ids.first if ids else 0)
             directory.chmod(0o711)
+        cpus = self._show_limits(record) if engine.joinable else ()
         spec = bundle.BundleSpec(
             root=str(directory / "rootfs"),
             init=self.init,
@@ -184,6 +204,7 @@ class Machines:
             no_new_privs=record.no_new_privs,
             read_only=bool(disk.above),
             extra_mounts=(
+                *(_limit_mounts(directory) if cpus else ()),
                 *self._agents(image),
                 *volume_binds(self.volumes.parent, record.volumes, read_only=bool(disk.above)),
             ),
@@ -201,7 +222,7 @@ class Machines:
             stored=(self.volumes, self.volumes.parent / SHARED),
         )
         (directory / "config.json").write_text(json.dumps(config))
-        return Ready(directory, bound, ids)
+        return Ready(directory, bound, ids, visible_limits.listed(cpus))
 
     def _ids(self, record: SandboxRecord, directory: Path) -> Ids | None:
         """Reserve an ID range for as long as the bundle exists."""
@@ -281,6 +302,8 @@ class Ready:
     directory: Path
     binds: list[Bind]
     ids: Ids | None
+    cpus: str = ""
+    """Those that it runs on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +314,13 @@ class Disk:
     above: str = ""
     image: Image | None = None
     """Processes that go on instead of a first one that begins."""
+
+
+def _limit_mounts(directory: Path) -> list[dict[str, Any]]:
+    return [
+        bundle.bind(str(directory / _LIMITS / name), place, "ro")
+        for name, place in visible_limits.PLACES.items()
+    ]
 
 
 def shown_as(ref: str) -> str:

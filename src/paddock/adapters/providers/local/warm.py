@@ -119,7 +119,7 @@ class WarmSandboxes(WarmPool):
         """Limits, network and environment, changed while it runs."""
         life = self._life
         if record.resources != had:
-            life.machines.cgroup(record.ref).apply(record.resources)
+            life.machines.change_limits(record)
             limit = record.resources.disk_mib << 20
             await asyncio.to_thread(life.storage.set_limit, life.volume(record.ref), limit)
         async with Guest(life.machines.address(record)) as guest:
