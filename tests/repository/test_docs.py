@@ -24,6 +24,7 @@ from tests.repository.checkout import (
     relative,
     without_code,
 )
+from tests.repository.test_fix_lines import objection
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -188,3 +189,24 @@ def test_every_dependency_has_a_reason():
     page = (ROOT / "docs" / "explanation" / "dependencies.md").read_text()
     names = [re.split(r"[<>=!~\[; ]", line)[0] for line in wanted]
     assert not [name for name in names if f"`{name}`" not in page]
+
+
+def block_commands() -> list[str]:
+    """Every `paddock …` in a shell block, without what surrounds it in its line."""
+    found = set()
+    for page in markdown_files():
+        for line in commands(page.read_text()):
+            for part in re.split(r"\s*(?:\|\||&&|[|;])\s*|\$\(", _unquoted(line)):
+                if re.match(r"(?:\S+=\S* )*(?:\.venv/bin/)?paddock [a-z]", part):
+                    found.add(re.sub(r"^.*?paddock ", "paddock ", part).rstrip(')"\\ '))
+    return sorted(found)
+
+
+def _unquoted(line: str) -> str:
+    """With what is quoted as one harmless word: it belongs to another program."""
+    return re.sub(r"\s*[<>]\s*\S+", "", re.sub(r"'[^']*'|\"[^\"$]*\"", "QUOTED", line))
+
+
+@pytest.mark.parametrize("code", block_commands())
+def test_commands_in_shell_blocks_take_their_options(code):
+    assert objection(code) == ""
