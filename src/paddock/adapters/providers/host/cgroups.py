@@ -120,14 +120,6 @@ class Cgroup:
             self._write("memory", "memory.limit_in_bytes", "", str(memory))
         self._write("pids", "pids.max", "pids.max", str(resources.pids))
 
-    def pin(self, cpus: str) -> None:
-        """Run everything in it on these CPUs, which is what `nproc` counts. Hosts without the
-        controller run it on all of them."""
-        path = self._file("cpuset", "cpuset.cpus", "cpuset.cpus")
-        with contextlib.suppress(OSError):
-            if path is not None:
-                path.write_text(cpus)
-
     def _write(self, controller: str, v1: str, v2: str, value: str) -> None:
         path = self._file(controller, v1, v2)
         if path is None:

@@ -5,6 +5,7 @@ the sandbox's limits are mounted over them. They are static: `free` shows the li
 used at the moment.
 """
 
+import contextlib
 import math
 import os
 import re
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
+from paddock.adapters.providers.host.cgroups import Cgroup
 from paddock.domain.sandbox import Resources
 
 PLACES = {
@@ -40,6 +42,14 @@ def usable_cpus() -> tuple[int, ...]:
 def listed(cpus: Sequence[int]) -> str:
     """As the kernel writes and reads lists of CPUs."""
     return ",".join(str(cpu) for cpu in cpus)
+
+
+def pin(cgroup: Cgroup, cpus: Sequence[int]) -> None:
+    """Run everything in the group on these CPUs. Hosts without the controller use all of them."""
+    root = cgroup.hierarchies.controller("cpuset")
+    with contextlib.suppress(OSError):
+        if root is not None:
+            (root / cgroup.path / "cpuset.cpus").write_text(listed(cpus))
 
 
 def write(directory: Path, resources: Resources, cpus: Sequence[int]) -> None:

@@ -67,7 +67,7 @@ class Machines:
         """Give a running machine the limits of its record."""
         self.cgroup(record.ref).apply(record.resources)
         if runtime.choose(record.runtime).joinable:
-            self.cgroup(record.ref).pin(visible_limits.listed(self._show_limits(record)))
+            visible_limits.pin(self.cgroup(record.ref), self._show_limits(record))
 
     def _show_limits(self, record: SandboxRecord) -> Sequence[int]:
         """Write what its programs see of its limits. Return the CPUs that are chosen for it."""
@@ -142,7 +142,7 @@ class Machines:
         init = self._first_process(record, engine)
         guest = init
         if engine.joinable:
-            self.cgroup(record.ref).pin(ready.cpus)
+            visible_limits.pin(self.cgroup(record.ref), ready.cpus)
             binds.check_attributes(record.ref, init.pid)
             guest = await self._join(record, init)
         else:
@@ -185,7 +185,6 @@ class Machines:
     def _write_bundle(
         self, record: SandboxRecord, engine: runtime.Runtime, disk: "Disk"
     ) -> "Ready":
-        image = disk.image
         directory = self.layout.bundle(record.ref)
         (directory / "rootfs").mkdir(parents=True, exist_ok=True)
         ids = self._ids(record, directory)
@@ -205,15 +204,15 @@ class Machines:
             read_only=bool(disk.above),
             extra_mounts=(
                 *(_limit_mounts(directory) if cpus else ()),
-                *self._agents(image),
+                *self._agents(disk.image),
                 *volume_binds(self.volumes.parent, record.volumes, read_only=bool(disk.above)),
             ),
         )
         if not engine.joinable:
             volume = self.volumes / record.ref
-            archive = packed.archive(self.host_layer.parent, image.guest if image else "")
+            archive = packed.archive(self.host_layer.parent, disk.image.guest if disk.image else "")
             spec = packed.prepare(spec, record, volume, archive)
-            if image is not None:
+            if disk.image is not None:
                 door.write_letter(volume, record.token)
         config, bound = binds.relocate(
             bundle.build(spec),
@@ -222,7 +221,7 @@ class Machines:
             stored=(self.volumes, self.volumes.parent / SHARED),
         )
         (directory / "config.json").write_text(json.dumps(config))
-        return Ready(directory, bound, ids, visible_limits.listed(cpus))
+        return Ready(directory, bound, ids, cpus)
 
     def _ids(self, record: SandboxRecord, directory: Path) -> Ids | None:
         """Reserve an ID range for as long as the bundle exists."""
@@ -302,7 +301,7 @@ class Ready:
     directory: Path
     binds: list[Bind]
     ids: Ids | None
-    cpus: str = ""
+    cpus: Sequence[int] = ()
     """Those that it runs on."""
 
 
