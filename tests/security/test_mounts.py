@@ -1,6 +1,8 @@
 """Mounts in a sandbox: issues "crun drops nosuid", "undeletable volume" and "host paths"."""
 
 import os
+import stat
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -75,6 +77,25 @@ def test_a_sandbox_whose_runtime_dropped_attributes_is_refused() -> None:
     """The mount table of this process stands for one: the host's disks are mounted in it."""
     with pytest.raises(Broken, match="nosuid"):
         check_attributes("a sandbox", os.getpid())
+
+
+async def test_a_local_user_of_the_host_reaches_no_file_of_a_sandbox(
+    fenced: Fenced, inside: Guest
+) -> None:
+    """Neither as a stranger nor with the IDs of the files, which `newuidmap` gives to accounts."""
+    if not fenced.provider.capabilities.volumes:
+        return  # an engine keeps the files of its containers where only root gets
+    opened = "chmod 777 / /data; for at in / /data; do cp /bin/true $at/tool; chmod 4755 $at/tool"
+    await inside.exec(["sh", "-c", f"{opened}; done"], user="root")
+    (pool,) = [each / "pool" for each in fenced.data_directories if (each / "pool").is_dir()]
+    tools = list(pool.glob("*/*/upper/tool"))
+    assert len(tools) == 2
+    assert all(path.stat().st_mode & stat.S_ISUID for path in tools)
+    for path in tools:
+        for user in (65534, path.parent.parent.stat().st_uid or 65534):
+            with pytest.raises(PermissionError):
+                subprocess.run([path], user=user, group=user, extra_groups=[], check=False)
+    await inside.exec(["rm", "/tool", "/data/tool"], user="root")
 
 
 @pytest.mark.parametrize("request_name", _SUBVOLUMES)

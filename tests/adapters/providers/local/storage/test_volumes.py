@@ -29,6 +29,11 @@ def test_a_new_volume_has_its_three_parts_and_belongs_to_its_owner(
     assert names(volume.parent) == {"one"}
 
 
+def test_only_root_enters_the_pool_and_its_directories(storage: Storage) -> None:
+    found = [storage.pool, *storage.pool.iterdir()]
+    assert {stat.S_IMODE(each.stat().st_mode) for each in found} == {0o700}
+
+
 def test_a_volume_that_exists_is_not_made_again(storage: Storage, volume: Path) -> None:
     (volume / "upper" / "kept").write_text("kept")
     with pytest.raises(Conflict, match="exists already"):

@@ -15,10 +15,8 @@ PARTS = ("upper", "work", "guest")
 
 SHARED = "shared"
 SHELVES = ("volumes", "snapshots", "templates", SHARED)
-"""The pool's directories. Those with what is mounted in sandboxes may be crossed by their root, who
-needs the path of a bind mount; a template's set-uid programs are nothing for the host's other
-users."""
-_CROSSED = ("volumes", SHARED)
+"""The pool's directories. Only root enters them: files below are set-user-ID, or have IDs that a
+local user of the host can get with `newuidmap`. The launcher mounts for sandboxes what they see."""
 
 _DRAFT = ".tmp-"
 
@@ -114,11 +112,11 @@ def set_aside(volume: Path) -> Path:
 
 
 def make_shelves(pool: Path) -> None:
-    pool.chmod(0o711)
+    pool.chmod(0o700)
     for shelf in SHELVES:
         directory = pool / shelf
         directory.mkdir(exist_ok=True)
-        directory.chmod(0o711 if shelf in _CROSSED else 0o700)
+        directory.chmod(0o700)
 
 
 def make_parts(volume: Path, owner: int) -> None:
