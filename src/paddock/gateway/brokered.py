@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from paddock.gateway.brokering import Brokering, Lack
-from paddock.gateway.connection import NOBODY, Connection
+from paddock.gateway.connection import Connection
 from paddock.gateway.gathering import Paying
 from paddock.gateway.holdback import Holdback
 from paddock.gateway.injecting import Head
@@ -11,6 +11,7 @@ from paddock.gateway.requests import Denied, Gather, Judge, Request, Requests
 from paddock.gateway.responses import Unreadable
 from paddock.gateway.routing import Routing
 from paddock.gateway.target import Target
+from paddock.gateway.waiting import NOBODY
 
 
 class Brokered(Connection):

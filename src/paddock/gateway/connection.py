@@ -22,7 +22,7 @@ from paddock.gateway.relay import Relay
 from paddock.gateway.requests import Denied, Malformed, Request, Requests
 from paddock.gateway.sniffing import Spoken, spoken
 from paddock.gateway.target import Target
-from paddock.gateway.waiting import NO_RULE, Take, Waiting, reason
+from paddock.gateway.waiting import NO_RULE, NOBODY, Take, Waiting, reason
 
 if TYPE_CHECKING:
     from paddock.gateway.fence import Fence
@@ -31,7 +31,6 @@ _log = logging.getLogger(__name__)
 _IN_KIND_S = 0.5
 """How long a client that may not connect is waited for, to answer in its own protocol."""
 _SWITCHING = b"HTTP/1.1 101"
-NOBODY = Decision(allowed=False)
 
 
 class Connection(Waiting):
@@ -46,7 +45,6 @@ class Connection(Waiting):
         self._dialing: asyncio.Task[None] | None = None
         self._pinned = ""
         """The address that it is to."""
-        self._requests: Requests | None = None
         self._request: Asked | None = None
         self._decided = NOBODY
         self._is_answered = True
@@ -391,6 +389,7 @@ class Connection(Waiting):
             relay.up = relay.down = 0
 
     def finished(self) -> None:
+        self._forget_deadline()
         if self._dialing is not None and not self._dialing.done():
             self._dialing.cancel()
         self.flush()

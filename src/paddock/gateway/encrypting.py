@@ -14,7 +14,7 @@ class Encrypted:
         self._transport = transport
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        self._agreed = False
+        self.is_agreed = False
         self._early: list[bytes] = []
         """What is to be said once both sides have agreed on keys."""
         self._ends = False
@@ -25,7 +25,7 @@ class Encrypted:
         """What the client has said. ssl.SSLError ends the connection."""
         self._incoming.write(data)
         try:
-            if not self._agreed:
+            if not self.is_agreed:
                 self._tls.do_handshake()
                 self._agree()
             return self._read()
@@ -35,7 +35,7 @@ class Encrypted:
             self._flush()
 
     def _agree(self) -> None:
-        self._agreed = True
+        self.is_agreed = True
         early, self._early = self._early, []
         for each in early:
             self._tls.write(each)
@@ -61,7 +61,7 @@ class Encrypted:
     def write(self, data: bytes) -> None:
         if not data:
             return
-        if not self._agreed:
+        if not self.is_agreed:
             self._early.append(data)
             return
         self._tls.write(data)
@@ -73,7 +73,7 @@ class Encrypted:
     def write_eof(self) -> None:
         """The end, said in TLS first: a client must be able to tell it from a cut."""
         self._ends = True
-        if not self._agreed:
+        if not self.is_agreed:
             return
         with suppress(ssl.SSLError):  # the client's own end need not be waited for
             self._tls.unwrap()

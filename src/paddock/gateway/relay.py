@@ -25,6 +25,9 @@ class Owner(Protocol):
     def take(self, data: bytes) -> None:
         """The client has sent something."""
 
+    def took(self) -> None:
+        """Everything that the client has sent so far was handled."""
+
     def ended(self) -> None:
         """The client will send nothing more, and nobody is there to be told so."""
 
@@ -69,6 +72,11 @@ class Relay:
         """Whether the client reads nothing for now, so that the other side is not read."""
         self.read_since = 0.0
         """When reading from the other side last changed, in the event loop's time."""
+
+    @property
+    def is_in_handshake(self) -> bool:
+        """Whether the client and the gateway have not agreed on keys yet."""
+        return self._encrypted is not None and not self._encrypted.is_agreed
 
     @property
     def is_joined(self) -> bool:
@@ -205,6 +213,7 @@ class Relay:
             self._owner.take(data)
         else:
             self._decrypt(data)
+        self._owner.took()
 
     def _decrypt(self, data: bytes) -> None:
         assert self._encrypted is not None

@@ -21,6 +21,8 @@ class Patience:
     """Without a byte of it."""
     whole_s: float = 300.0
     """32 MiB come in that time over a slow link, too."""
+    head_s: float = 30.0
+    """From the first byte of a request's head or of a ClientHello to its last."""
 
 
 class Full(Enum):

@@ -1,5 +1,6 @@
-"""A connection as far as it may have to wait for somebody's answer."""
+"""A connection as far as it may have to wait: for somebody's answer, or for the client."""
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -7,13 +8,16 @@ from paddock.domain.egress.asking import may_be_asked_for
 from paddock.domain.egress.deciding import Decision
 from paddock.domain.egress.rule import Rule
 from paddock.gateway.asking import MOST_BYTES
+from paddock.gateway.refusing import Refusal
 from paddock.gateway.relay import Relay
+from paddock.gateway.requests import Requests
 from paddock.gateway.target import Target
 
 if TYPE_CHECKING:
     from paddock.gateway.fence import Fence
 
 NO_RULE = "no rule allows it"
+NOBODY = Decision(allowed=False)
 Take = Callable[[bytes], None]
 
 
@@ -32,11 +36,27 @@ class Waiting:
     _next_take: Callable[[bytes], Take | None]
     _granted: tuple[Rule, ...] = ()
     """Somebody's answer that it was allowed by: it holds for as long as it lasts."""
+    _requests: Requests | None = None
+    _deadline: asyncio.TimerHandle | None = None
+    """Ends a connection whose beginning, or whose next request's head, does not get complete."""
+    _deadline_of = 0
+    """The number of requests before the one that the deadline is for."""
 
     def aim(self, target: Target) -> None:
         raise NotImplementedError
 
     def _refuse(self, why: str, decision: Decision) -> None:
+        raise NotImplementedError
+
+    def _record(self, decision: Decision, why: str) -> None:
+        raise NotImplementedError
+
+    def _refusal_of(
+        self, why: str, decision: Decision = NOBODY, *, status: int = 403, code: str = ""
+    ) -> Refusal:
+        raise NotImplementedError
+
+    def _answer_and_close(self, refusal: Refusal) -> None:
         raise NotImplementedError
 
     @property
@@ -87,6 +107,38 @@ class Waiting:
         self._held += data
         if len(self._held) > MOST_BYTES:
             self._client.pause_reading()
+
+    def took(self) -> None:
+        """Limit the time for a beginning as a whole, however often a byte of it comes."""
+        number = self._requests.count if self._requests is not None else 0
+        if self._deadline is not None and (number != self._deadline_of or not self._is_begun):
+            self._forget_deadline()
+        if self._deadline is None and self._is_begun:
+            head_s = self.fence.desk.patience.head_s
+            self._deadline = asyncio.get_running_loop().call_later(head_s, self._cut_off, head_s)
+            self._deadline_of = number
+
+    @property
+    def _is_begun(self) -> bool:
+        """Whether a head, a ClientHello or a first line has begun and is not complete."""
+        if self._requests is not None and self._requests.is_in_head:
+            return True
+        is_read = self.take not in (self._hold_back, self._hold_till_answered)
+        return (bool(self._held) and is_read) or self.relay.is_in_handshake
+
+    def _cut_off(self, after_s: float) -> None:
+        why = f"the beginning of the connection or request was not complete after {after_s:g} s"
+        if self.target.host:
+            self._record(NOBODY, why)
+        if self._requests is None:
+            self.relay.abort()
+        else:
+            self._answer_and_close(self._refusal_of(why, status=408, code="timed_out"))
+
+    def _forget_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
     def _hold_for_answer(self, next_take: Callable[[bytes], Take | None]) -> None:
         """Hold the client's data until `next_take`, given the answer so far, returns a handler."""
