@@ -13,7 +13,7 @@ from paddock.domain.errors import Conflict, InvalidRequest, PaddockError
 from paddock.domain.event import Event, EventKind
 from paddock.domain.ids import new_id
 from paddock.domain.ignoring import Ignoring, decide
-from paddock.domain.quota import Usage
+from paddock.domain.quota import MIB, Usage
 from paddock.domain.records import (
     SNAPSHOT_PREFIX,
     SandboxRecord,
@@ -31,6 +31,7 @@ from paddock.services.ignoring import rules_of
 from paddock.services.leases import Leases
 from paddock.services.providers import Providers
 from paddock.services.quotas import check_quota
+from paddock.services.snapshot_sizes import estimate
 from paddock.services.system import system
 
 _log = logging.getLogger(__name__)
@@ -91,6 +92,7 @@ class Taking:
         self._clock = clock
         self._providers = providers
         self._leases = Leases(store, clock)
+        self._estimate = partial(estimate, store, providers)
         self._underway: set[str] = set()
 
     async def take(
@@ -98,7 +100,11 @@ class Taking:
     ) -> SnapshotRecord:
         """For who holds the sandbox's lock."""
         now = self._clock.wall()
-        record = replace(_begun(sandbox, wish, now), ignoring=await self._decide(sandbox, wish))
+        record = replace(
+            _begun(sandbox, wish, now),
+            ignoring=await self._decide(sandbox, wish),
+            size_bytes=await self._estimate(sandbox, memory=wish.memory),
+        )
         with self._busy(record.id):
             entered = await self._store.write(lambda tx: self._enter(tx, record, wish))
         if entered.ref:
@@ -137,10 +143,12 @@ class Taking:
                 return self._earlier(tx, record.team_id, claimed)
         if wish.name:
             record = _placed(tx, record, wish)
-        # Its size is known only after it is taken; until then it counts as 1 MiB. Automatic
-        # snapshots and evidence count but are not refused, so that a quota never loses work.
+        # Until it is taken, its estimated size counts, so that several at once find no more room
+        # than there is. Automatic snapshots and evidence count but are not refused, so that a quota
+        # never loses work.
         if not record.automatic and record.quarantine is None:
-            check_quota(tx, record.team_id, Usage(disk_mib=1.0))
+            size_mib = max(1.0, (record.size_bytes or 0) / MIB)
+            check_quota(tx, record.team_id, Usage(disk_mib=size_mib))
         tx.snapshots.add(record)
         self._leases.take(tx, record.id)
         return record
@@ -187,7 +195,7 @@ class Taking:
             replacing="",
             replacing_any=False,
             ref=taken.ref.id,
-            size_bytes=taken.size_bytes,
+            size_bytes=record.size_bytes if taken.size_bytes is None else taken.size_bytes,
             ignoring=replace(
                 record.ignoring,
                 left_out=taken.left_out,

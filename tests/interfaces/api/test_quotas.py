@@ -150,6 +150,28 @@ async def test_disk_is_shared_by_sandboxes_snapshots_and_volumes(plane, ours):
     assert (await client.post("/v1/sandboxes", restored)).status == 201
 
 
+async def test_a_snapshot_that_does_not_fit_is_refused_before_it_is_taken(plane, ours):
+    client, name = ours
+    made = await client.post("/v1/sandboxes", SMALL)
+    path = f"/v1/sandboxes/{made['id']}"
+    filled = "head -c 20000000 /dev/urandom > large"
+    done = await client.post(f"{path}/exec", {"cmd": ["sh", "-c", filled]})
+    assert done.status == 200, done.body
+    await limit(plane, name, disk_mib=115)
+    before = await rows(plane)
+    message = refused(await client.post(f"{path}/snapshots", {"name": "large"}), "disk_mib")
+    assert "it has 100, and" in message
+    assert await rows(plane) == before
+    fork = {"resources": {"disk_mib": 16}}
+    refused(await client.post(f"{path}/fork", fork), "disk_mib")
+    assert await rows(plane) == before
+    await limit(plane, name, disk_mib=130)
+    taking = (client.post(f"{path}/snapshots", {"name": each}) for each in ("one", "two"))
+    answers = await asyncio.gather(*taking)
+    assert sorted(each.status for each in answers) == [201, 429], "the estimate counts at once"
+    assert (await used(client, name))["disk_mib"] > 118
+
+
 async def test_a_team_at_its_limit_of_tasks_is_given_no_more(plane, ours):
     client, name = ours
     await limit(plane, name, tasks=2)
