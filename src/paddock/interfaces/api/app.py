@@ -8,7 +8,7 @@ from fastapi.openapi.utils import get_openapi
 from paddock import __version__
 from paddock.interfaces.api import browsers, errors
 from paddock.interfaces.api.answers import describe_errors
-from paddock.interfaces.api.context import Services
+from paddock.interfaces.api.context import Services, authenticator
 from paddock.interfaces.api.middleware import Bind, Envelope, Observe
 from paddock.interfaces.api.routes import (
     access,
@@ -97,7 +97,8 @@ def create_app(services: Services, observe: Observe, bind: Bind) -> FastAPI:
     app = _routed()
     app.state.services = services
     errors.install(app)
-    app.add_middleware(Envelope, observe=observe, bind=bind)
+    check = authenticator(services)
+    app.add_middleware(Envelope, observe=observe, bind=bind, authenticate=check)
     if services.trace is not None:
         app.add_middleware(Traced, begin=services.trace)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]

@@ -11,6 +11,7 @@ from paddock.domain.team import Principal
 from paddock.interfaces.api import browsers
 from paddock.interfaces.api.limits import RateLimit
 from paddock.interfaces.api.metrics import Metrics
+from paddock.interfaces.api.middleware import Authenticate
 from paddock.interfaces.api.tracing import Begin
 from paddock.interfaces.e2b.services import E2bServices
 from paddock.ports.store import Store
@@ -137,6 +138,16 @@ async def principal(connection: HTTPConnection) -> Principal:
             retry_after_s=wait_s,
         )
     return who
+
+
+def authenticator(given: Services) -> Authenticate:
+    """For requests whose body is read before `principal` is asked."""
+
+    async def authenticate(connection: HTTPConnection) -> None:
+        if given.anyone is None:
+            await _authenticated(connection, given)
+
+    return authenticate
 
 
 async def _authenticated(connection: HTTPConnection, given: Services) -> Principal:

@@ -39,6 +39,7 @@ _ROOM_S = 30.0
 """When to look whether there is room again, where nobody knows."""
 LEFT = "the request's body ended before it was complete"
 _OF_STATUS = {
+    401: ("unauthenticated", "send `Authorization: Bearer TOKEN`"),
     404: ("not_found", "look at /v1/openapi.json for what there is"),
     405: ("invalid_request", "look at /v1/openapi.json for the methods of this path"),
     413: ("too_large", "send less, or use the file routes for large content"),

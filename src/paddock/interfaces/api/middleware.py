@@ -2,18 +2,25 @@
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from paddock.domain.errors import PaddockError
 from paddock.domain.ids import new_id
 
 MAX_BODY = 10 << 20
+MAX_UNAUTHENTICATED = 64 << 10
+"""The bytes of a body that are read before the request is authenticated."""
+_AUTHENTICATED = "paddock.authenticated"
 _UNBOUNDED = re.compile(r"/v1/sandboxes/[^/]+/(files|archive)$")
 Observe = Callable[[str, str, int, float], None]
 Bind = Callable[[str], AbstractContextManager[None]]
 """Whatever is logged inside carries the request's id."""
+Authenticate = Callable[[HTTPConnection], Awaitable[object]]
+"""Raises Unauthenticated, or another error, if the request's credentials are not accepted."""
 
 
 class TooLarge(Exception):
@@ -28,10 +35,13 @@ class Envelope:
         app: ASGIApp,
         observe: Observe,
         bind: Bind,
+        *,
+        authenticate: Authenticate,
         unbounded: re.Pattern[str] = _UNBOUNDED,
     ) -> None:
         self._app = app
         self._unbounded = unbounded
+        self._authenticate = authenticate
         self._observe = observe
         self._bind = bind
 
@@ -53,7 +63,7 @@ class Envelope:
 
         bounded = receive
         if scope["type"] == "http" and not self._unbounded.search(scope["path"]):
-            bounded = _bounded(receive)
+            bounded = self._bounded(scope, receive)
         try:
             with self._bind(identifier):
                 await self._app(scope, bounded, answer)
@@ -63,18 +73,39 @@ class Envelope:
             seconds = time.perf_counter() - started
             self._observe(scope.get("method", "WS"), path, status, seconds)
 
+    def _bounded(self, scope: Scope, receive: Receive) -> Receive:
+        taken = 0
 
-def _bounded(receive: Receive) -> Receive:
-    taken = 0
+        async def limited() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > MAX_BODY:
+                raise _refusal(413, f"the body is larger than {MAX_BODY >> 20} MiB")
+            if taken > MAX_UNAUTHENTICATED and not scope.get(_AUTHENTICATED):
+                await self._check(scope)
+            return message
 
-    async def limited() -> Message:
-        nonlocal taken
-        message = await receive()
-        taken += len(message.get("body", b""))
-        if taken > MAX_BODY:
-            from starlette.exceptions import HTTPException
+        return limited
 
-            raise HTTPException(413, f"the body is larger than {MAX_BODY >> 20} MiB")
-        return message
+    async def _check(self, scope: Scope) -> None:
+        """FastAPI reads a body before it asks who sent it."""
+        try:
+            await self._authenticate(HTTPConnection(scope))
+        except PaddockError as error:
+            most = MAX_UNAUTHENTICATED >> 10
+            said = f"{error.message}; at most {most} KiB of a body are read without that"
+            raise _refusal(401, said) from error
+        mark_authenticated(scope)
 
-    return limited
+
+def mark_authenticated(scope: Scope) -> None:
+    """Let the whole body of this request be read."""
+    scope[_AUTHENTICATED] = True
+
+
+def _refusal(status: int, why: str) -> Exception:
+    """FastAPI turns every other exception from reading a body into status 400."""
+    from starlette.exceptions import HTTPException
+
+    return HTTPException(status, why)

@@ -6,7 +6,7 @@ from fastapi import FastAPI
 from fastapi.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from paddock.interfaces.api.context import Services
+from paddock.interfaces.api.context import Services, authenticator
 from paddock.interfaces.api.middleware import Bind, Envelope, Observe
 from paddock.interfaces.e2b import (
     checked,
@@ -42,7 +42,13 @@ def create_app(services: Services, observe: Observe, bind: Bind) -> FastAPI:
         app.router.routes.extend(module.router.routes)  # as in the API's own application
     app.add_api_route("/health", _health, methods=["GET"])
     errors.install(app)
-    app.add_middleware(Envelope, observe=observe, bind=bind, unbounded=_UNBOUNDED)
+    app.add_middleware(
+        Envelope,
+        observe=observe,
+        bind=bind,
+        authenticate=authenticator(services),
+        unbounded=_UNBOUNDED,
+    )
     return app
 
 

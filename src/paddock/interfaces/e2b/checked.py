@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 from paddock.domain.errors import ApprovalRequired, Forbidden, InvalidRequest
 from paddock.domain.guest import GuestAddress
 from paddock.interfaces.api.context import Given
+from paddock.interfaces.api.middleware import mark_authenticated
 from paddock.interfaces.e2b import guards
 from paddock.interfaces.e2b.calls import STREAM, failure
 from paddock.interfaces.e2b.errors import text
@@ -42,6 +43,7 @@ async def start(
     holder = await passages.holders.find(token, sandbox.id, team_id=sandbox.team_id)
     if holder is None:
         return _refused(401, "unauthenticated", guards.UNAUTHORIZED)
+    mark_authenticated(request.scope)
     content = await request.body()
     try:
         asked = _command(content)
