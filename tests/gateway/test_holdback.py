@@ -40,6 +40,8 @@ class World:
     port: int = 0
     ends: list[asyncio.StreamWriter] = field(default_factory=list)
     more: asyncio.Event = field(default_factory=asyncio.Event)
+    answered: bytes = b""
+    """The head of the last answer."""
 
     async def ask(self, line: str, headers: str = "") -> Streams:
         """A request, and the head of its answer."""
@@ -52,7 +54,7 @@ class World:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         await writer.start_tls(context, server_hostname=HOST)
         writer.write(f"{line} HTTP/1.1\r\nHost: {place}\r\n{headers}\r\n".encode())
-        await reader.readuntil(b"\r\n\r\n")
+        self.answered = await reader.readuntil(b"\r\n\r\n")
         return reader, writer
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -151,6 +153,14 @@ async def test_every_frame_of_a_websocket_comes_back_at_once_whatever_it_ends_wi
                 assert await reader.readexactly(2 + len(said)) == frame(said.encode())
     writer.write(frame(VALUE.encode(), masked=True))
     assert await reader.readexactly(2 + len(VALUE)) == frame(SHOWN.encode())
+
+
+@pytest.mark.parametrize("protocol", ["h2c", "TLS/1.2", "websocket, h2c", "own"])
+async def test_no_other_protocol_follows_http_where_a_secret_is_bound(world: World, protocol: str):
+    asked = f"Connection: Upgrade\r\nUpgrade: {protocol}\r\n"
+    reader, _ = await world.ask("GET /echo", asked)
+    assert world.answered.startswith(b"HTTP/1.1 403 ")
+    assert b"only WebSockets may follow HTTP" in await reader.read()
 
 
 @pytest.mark.proves("K9")

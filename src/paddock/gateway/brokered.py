@@ -22,8 +22,15 @@ class Brokered(Connection):
 
     def _intercept(self) -> None:
         """Be the host to the client, and verify who is it outside."""
-        self._broker(Brokering(self.fence, self.target), self._judge)
+        self._broker(Brokering(self.fence, self.target), self._judge_intercepted)
         self.relay.encrypt(self.fence.desk.context(self.target), self._unheld())
+
+    def _judge_intercepted(self, request: Request) -> None:
+        """A protocol that the gateway cannot read could carry the secret back."""
+        if request.protocol:
+            why = f"a secret is bound there, so only WebSockets may follow HTTP: {request.protocol}"
+            raise self._denied(NOBODY, why[:200])
+        self._judge(request)
 
     def _is_led_elsewhere(self, target: Target) -> bool:
         route = self.fence.desk.route(target.name)

@@ -53,6 +53,8 @@ class Request:
     path: str
     upgrades: bool = False
     """A WebSocket is asked for."""
+    protocol: str = ""
+    """Another protocol that the client wants to continue in."""
 
 
 Judge = Callable[[Request], None]
@@ -176,7 +178,8 @@ class Requests:
         name, port = split_host(host)
         verb = method.decode("latin-1")
         self._websocket = self._is_websocket(found)
-        self._judge(Request(name, port, verb, path.decode("latin-1"), self._websocket))
+        other = "" if self._websocket else _protocol(found)
+        self._judge(Request(name, port, verb, path.decode("latin-1"), self._websocket, other))
         self.count += 1
         if self._rewrite is not None:
             self._size.bytes = int(found.get(b"content-length", [b"0"])[0])
@@ -268,6 +271,13 @@ def _named(found: dict[bytes, list[bytes]]) -> set[bytes]:
     """The headers that are said to be for the neighbour."""
     values = found.get(b"connection", [])
     return {part.strip().lower() for value in values for part in value.split(b",")}
+
+
+def _protocol(found: dict[bytes, list[bytes]]) -> str:
+    """Return the protocol of an upgrade."""
+    if b"upgrade" not in _named(found):
+        return ""
+    return b", ".join(found.get(b"upgrade", [])).strip().decode("latin-1")
 
 
 def _noted(headers: list[tuple[bytes, bytes]]) -> dict[bytes, list[bytes]]:
