@@ -22,7 +22,7 @@ from paddock.domain.build import (
     check_tag,
 )
 from paddock.domain.egress import EgressWish
-from paddock.domain.errors import Conflict, NotFound, PaddockError
+from paddock.domain.errors import Conflict, LimitExceeded, NotFound, PaddockError
 from paddock.domain.ids import new_ulid
 from paddock.domain.image_reference import check_tenants
 from paddock.domain.lifetime import Terms
@@ -32,6 +32,13 @@ from paddock.domain.team import Principal, Scope
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
 from paddock.services.build_files import BuildFile, BuildFiles
+from paddock.services.build_records import (
+    check_free,
+    family_key,
+    read_family,
+    without_oldest,
+    write_family,
+)
 from paddock.services.build_steps import Bench
 from paddock.services.inside import Inside
 from paddock.services.policies import Policies
@@ -46,6 +53,9 @@ _BUILD_LABEL = "paddock.build"
 """Of the sandbox that something is built in, and of the snapshot that is left of it."""
 _LONGEST_S = 2 * 3600.0
 _MOST_REMEMBERED = 100
+_MOST_WAITING = 20
+"""Builds of a team that were begun and not started."""
+_LONGEST_WAIT_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +113,10 @@ class Builds:
         principal.require(Scope.TEMPLATES_WRITE)
         wanted = tuple(dict.fromkeys(check_tag(tag) for tag in tags)) or (DEFAULT_TAG,)
         build = Build(str(uuid.uuid4()), check_build_name(name), self._clock.wall(), wanted)
-        await self._store.read(lambda tx: _check_free(tx, principal.team_id, name))
-        await self._write(principal.team_id, build)
         self._forget_oldest()
+        self._check_waiting(principal.team_id)
+        await self._store.read(lambda tx: check_free(tx, principal.team_id, name))
+        await self._write(principal.team_id, build)
         self._work[build.id] = _Work(principal.team_id, build, [], limits)
         return build
 
@@ -143,7 +154,7 @@ class Builds:
     async def family(self, principal: Principal, name: str) -> Family:
         """All builds of a name; NotFound when there never was one."""
         principal.require(Scope.TEMPLATES_READ)
-        found = await self._store.read(lambda tx: _family(tx, principal.team_id, name))
+        found = await self._store.read(lambda tx: read_family(tx, principal.team_id, name))
         if not found.builds:
             raise NotFound(f"there is no template {name[:80]} of your team")
         return found
@@ -151,12 +162,12 @@ class Builds:
     async def is_taken(self, principal: Principal, name: str) -> bool:
         """Whether the team has built something of that name."""
         return bool(
-            (await self._store.read(lambda tx: _family(tx, principal.team_id, name))).builds
+            (await self._store.read(lambda tx: read_family(tx, principal.team_id, name))).builds
         )
 
     async def families(self, principal: Principal) -> Sequence[Family]:
         principal.require(Scope.TEMPLATES_READ)
-        prefix = _key(principal.team_id, "")
+        prefix = family_key(principal.team_id, "")
         found = await self._store.read(lambda tx: tx.values.all(prefix))
         return [msgspec.convert(value, Family) for value in found.values()]
 
@@ -175,9 +186,9 @@ class Builds:
         build = await self.find(principal, name, tag)
 
         def assign(tx: Transaction) -> None:
-            family = _family(tx, principal.team_id, name)
+            family = read_family(tx, principal.team_id, name)
             tags = {**family.tags, **dict.fromkeys(wanted, build.id)}
-            _put(tx, principal.team_id, replace(family, tags=tags))
+            write_family(tx, principal.team_id, replace(family, tags=tags))
 
         await self._store.write(assign)
         await self._collect(principal, name)
@@ -191,9 +202,9 @@ class Builds:
             raise NotFound(f"template {name[:80]} has no tag {', '.join(sorted(unknown))[:80]}")
 
         def remove(tx: Transaction) -> None:
-            now = _family(tx, principal.team_id, name)
+            now = read_family(tx, principal.team_id, name)
             kept = {tag: build for tag, build in now.tags.items() if tag not in tags}
-            _put(tx, principal.team_id, replace(now, tags=kept))
+            write_family(tx, principal.team_id, replace(now, tags=kept))
 
         await self._store.write(remove)
         await self._collect(principal, name)
@@ -207,13 +218,29 @@ class Builds:
                 work.task.cancel()
             if build.left.snapshot_id:
                 await self._forget(principal, build.left.snapshot_id)
-        await self._store.write(lambda tx: tx.values.remove(_key(principal.team_id, name)))
+        await self._store.write(lambda tx: tx.values.remove(family_key(principal.team_id, name)))
 
     def _forget_oldest(self) -> None:
         """What was said in builds that have ended: their outcome is kept elsewhere."""
         ended = [key for key, work in self._work.items() if work.task and work.task.done()]
         for key in ended[: max(0, len(ended) - _MOST_REMEMBERED)]:
             del self._work[key]
+        since = self._clock.wall() - _LONGEST_WAIT_S
+        for key, work in list(self._work.items()):
+            if work.task is None and work.build.created_at < since:
+                del self._work[key]
+
+    def _check_waiting(self, team_id: str) -> None:
+        waiting = [
+            each for each in self._work.values() if each.team_id == team_id and not each.task
+        ]
+        if len(waiting) >= _MOST_WAITING:
+            raise LimitExceeded(
+                f"{len(waiting)} template builds of your team wait to be started; {_MOST_WAITING} "
+                "may wait",
+                remediation="start them, or delete their templates; a build that is not started "
+                f"within {_LONGEST_WAIT_S / 60:.0f} minutes is forgotten",
+            )
 
     async def aclose(self) -> None:
         tasks = [work.task for work in self._work.values() if work.task is not None]
@@ -322,12 +349,12 @@ class Builds:
         """With its tags, once it is ready."""
 
         def write(tx: Transaction) -> None:
-            family = _family(tx, team_id, build.name)
+            family = read_family(tx, team_id, build.name)
             tags = dict(family.tags)
             if build.state is BuildState.READY:
                 tags |= dict.fromkeys(build.tags, build.id)
-            builds = {**family.builds, build.id: build}
-            _put(tx, team_id, Family(build.name, tags, builds))
+            builds = without_oldest({**family.builds, build.id: build})
+            write_family(tx, team_id, Family(build.name, tags, builds))
 
         await self._store.write(write)
 
@@ -335,16 +362,16 @@ class Builds:
         """Builds that were ready and that no tag means any more: nobody can ask for them."""
 
         def drop(tx: Transaction) -> Sequence[Build]:
-            family = _family(tx, principal.team_id, name)
+            family = read_family(tx, principal.team_id, name)
             meant = set(family.tags.values())
             done = [each for each in family.builds.values() if each.state is BuildState.READY]
             dropped = [each for each in done if each.id not in meant]
             gone = {each.id for each in dropped}
             kept = {key: each for key, each in family.builds.items() if key not in gone}
             if dropped and kept:
-                _put(tx, principal.team_id, replace(family, builds=kept))
+                write_family(tx, principal.team_id, replace(family, builds=kept))
             elif dropped:
-                tx.values.remove(_key(principal.team_id, name))
+                tx.values.remove(family_key(principal.team_id, name))
             return dropped
 
         for build in await self._store.write(drop):
@@ -360,25 +387,3 @@ class Builds:
 def is_build(record: SandboxRecord | SnapshotRecord) -> bool:
     """Whether it is part of a build, and not what somebody works in or has taken."""
     return _BUILD_LABEL in record.labels
-
-
-def _family(tx: Transaction, team_id: str, name: str) -> Family:
-    found = tx.values.get(_key(team_id, name))
-    return Family(name) if found is None else msgspec.convert(found, Family)
-
-
-def _check_free(tx: Transaction, team_id: str, name: str) -> None:
-    """One name means one thing; what was built under it before may be built again."""
-    if not _family(tx, team_id, name).builds and tx.snapshots.get(team_id, name) is not None:
-        raise Conflict(
-            f"{name} is the name of a snapshot",
-            remediation="choose another, or delete the snapshot first",
-        )
-
-
-def _put(tx: Transaction, team_id: str, family: Family) -> None:
-    tx.values.put(_key(team_id, family.name), msgspec.to_builtins(family))
-
-
-def _key(team_id: str, name: str) -> str:
-    return f"build.{team_id}.{name}"

@@ -7,10 +7,12 @@ import asyncio
 
 import pytest
 
+from paddock.domain.build import Build, BuildState
 from paddock.domain.ids import new_id
 from paddock.domain.quota import MIB, QuotaConfig
 from paddock.domain.volume import DEFAULT_MIB
 from paddock.ports.store import ANY_TEAM, Page, SandboxFilter
+from paddock.services.build_records import without_oldest
 from paddock.settings import Settings
 from paddock.testing.simulated import SimulatedProvider
 from tests.control_plane import disposable
@@ -238,3 +240,24 @@ async def test_sources_of_events_have_an_end(plane, ours):
     assert (answer.status, answer.error["code"]) == (429, "limit_exceeded")
     again = [{"source": "s5", "seq": 2, "kind": "custom.x", "data": {}}]
     assert (await client.post(path, again)).status == 200
+
+
+async def test_template_builds_that_nobody_starts_have_an_end(plane, ours):
+    client, _ = ours
+
+    async def begin(name, by=client):
+        return await by.post("/v3/templates", {"name": name})
+
+    answers = [await begin(f"name-{number % 3}") for number in range(25)]
+    assert [each.status for each in answers] == [202] * 20 + [429] * 5
+    assert "start them" in answers[-1].body["message"]
+    assert (await begin("name-0", by=plane.admin)).status == 202, "other teams are unaffected"
+    assert (await client.delete("/templates/name-0")).status in (200, 204)
+    assert (await begin("name-1")).status == 202, "there is room when one is gone"
+
+
+def test_of_builds_that_are_not_ready_the_newest_are_kept():
+    states = [BuildState.READY, *[BuildState.FAILED] * 30]
+    made = [Build(str(at), "x", at, (), state) for at, state in enumerate(states)]
+    kept = without_oldest({each.id: each for each in made})
+    assert list(kept) == ["0", *map(str, range(11, 31))]
