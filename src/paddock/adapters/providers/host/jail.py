@@ -28,6 +28,7 @@ _BOOTSTRAP = (
 _HELD = Path("/tmp")  # noqa: S108 - every host has it, and this one is the jail's own
 _SCRATCH, _SOURCE = _HELD / "scratch", _HELD / "source"
 _MOST_MEMORY = 4 << 30
+_MOST_PROCESSES = 4096
 _CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETFCAP")
 _INERT = syscalls.MOUNT_ATTR_NOSUID | syscalls.MOUNT_ATTR_NODEV
 _NAMESPACES = (
@@ -57,6 +58,8 @@ class Plan:
     channel: int = -1
     most_bytes: int = 0
     """The largest file that the program may write; 0 sets no limit."""
+    groups: tuple[str, ...] = ()
+    """Files of the control group that limits the whole jail; writing 0 to them joins it."""
 
     def argv(self) -> list[str]:
         if os.geteuid() == 0:
@@ -72,6 +75,10 @@ class Plan:
             yield ("fsize", self.most_bytes)
 
     def limit(self) -> None:
+        for group in self.groups:
+            Path(group).write_text("0")
+        # For all jails together, which have the same ID. The control group limits each of them.
+        resource.setrlimit(resource.RLIMIT_NPROC, (_MOST_PROCESSES, _MOST_PROCESSES))
         for name, most in self._limits():
             resource.setrlimit(getattr(resource, f"RLIMIT_{name.upper()}"), (most, most))
 

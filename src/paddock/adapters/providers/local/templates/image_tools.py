@@ -15,6 +15,7 @@ from paddock.adapters.egress.registry_access import (
     refused,
 )
 from paddock.adapters.providers.host.jail import Plan
+from paddock.adapters.providers.host.jail_limits import jail_filter, limited_group
 from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.templates.programs import ProgramFailed, run
 from paddock.domain.errors import TimedOut, TooLarge
@@ -89,7 +90,7 @@ class ImageTools:
         channel: int = -1,
         owners: bool = False,
     ) -> bytes:
-        with _shown(self.access.authorities()) as (options, files):
+        with _shown(self.access.authorities()) as (options, files), limited_group() as groups:
             plan = Plan(
                 tuple(command),
                 (*options, *_surroundings(scratch, online=channel >= 0)),
@@ -99,6 +100,7 @@ class ImageTools:
                 listeners=self.access.listeners if channel >= 0 else (),
                 channel=channel,
                 most_bytes=self.bounds.size_mib << 20,
+                groups=groups,
             )
             fds = (*files, *([channel] if channel >= 0 else ()))
             try:
@@ -164,16 +166,21 @@ def _surroundings(scratch: Path | None, *, online: bool) -> Iterator[str]:
 
 @contextmanager
 def _shown(authorities: str) -> Iterator[tuple[list[str], list[int]]]:
-    """Files that are the same in every jail: options for bubblewrap, and descriptors it reads."""
+    """What is the same in every jail: options for bubblewrap, and descriptors it reads."""
     options, files = [], []
+    shown = {
+        ("--ro-bind-data", "/etc/hosts"): _HOSTS,
+        ("--ro-bind-data", _TRUST): authorities.encode(),
+        ("--seccomp",): jail_filter(),
+    }
     with ExitStack() as opened:
-        for path, content in (("/etc/hosts", _HOSTS), (_TRUST, authorities.encode())):
+        for (option, *place), content in shown.items():
             file = opened.enter_context(os.fdopen(os.memfd_create("jail"), "wb"))
             file.write(content)
             file.flush()
             file.seek(0)
             files.append(file.fileno())
-            options += ["--ro-bind-data", str(file.fileno()), path]
+            options += [option, str(file.fileno()), *place]
         yield options, files
 
 
