@@ -60,7 +60,7 @@ class Relay:
         self.is_over = False
         self.up = self.down = 0
         self._client_side: asyncio.Protocol | None = None
-        self._encrypted: Encrypted | None = None
+        self.encrypted: Encrypted | None = None
         self.read_answer: Callable[[bytes], bytes] | None = None
         """What the client gets of what the other side sends; None is all of it."""
         self.end_answer: Callable[[], bytes] | None = None
@@ -72,11 +72,6 @@ class Relay:
         """Whether the client reads nothing for now, so that the other side is not read."""
         self.read_since = 0.0
         """When reading from the other side last changed, in the event loop's time."""
-
-    @property
-    def is_in_handshake(self) -> bool:
-        """Whether the client and the gateway have not agreed on keys yet."""
-        return self._encrypted is not None and not self._encrypted.is_agreed
 
     @property
     def is_joined(self) -> bool:
@@ -103,7 +98,7 @@ class Relay:
 
     def encrypt(self, context: ssl.SSLContext, beginning: bytes) -> None:
         """The client speaks TLS, of which this was the beginning; all else here is plain."""
-        self._client = self._encrypted = Encrypted(self._client, context)
+        self._client = self.encrypted = Encrypted(self._client, context)
         self._decrypt(beginning)
 
     def join(self, upstream: asyncio.Transport) -> None:
@@ -209,23 +204,23 @@ class Relay:
         self._owner.arrived(transport)
 
     def _from_client(self, data: bytes) -> None:
-        if self._encrypted is None:
+        if self.encrypted is None:
             self._owner.take(data)
         else:
             self._decrypt(data)
         self._owner.took()
 
     def _decrypt(self, data: bytes) -> None:
-        assert self._encrypted is not None
+        assert self.encrypted is not None
         try:
-            plain = self._encrypted.decrypted(data)
+            plain = self.encrypted.decrypted(data)
         except ssl.SSLError as error:
             self._owner.distrusted(error.reason or str(error))
             self.abort()
             return
         if plain:
             self._owner.take(plain)
-        if self._encrypted.ended and not self.client_ended:
+        if self.encrypted.ended and not self.client_ended:
             self._client_eof()
 
     def _client_eof(self) -> None:

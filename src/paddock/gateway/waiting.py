@@ -123,8 +123,10 @@ class Waiting:
         """Whether a head, a ClientHello or a first line has begun and is not complete."""
         if self._requests is not None and self._requests.is_in_head:
             return True
-        is_read = self.take not in (self._hold_back, self._hold_till_answered)
-        return (bool(self._held) and is_read) or self.relay.is_in_handshake
+        encrypted = self.relay.encrypted
+        if encrypted is not None and not encrypted.is_agreed:
+            return True
+        return bool(self._held) and self.take not in (self._hold_back, self._hold_till_answered)
 
     def _cut_off(self, after_s: float) -> None:
         why = f"the beginning of the connection or request was not complete after {after_s:g} s"
