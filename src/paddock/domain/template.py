@@ -23,6 +23,11 @@ def is_image(reference: str) -> bool:
     return ":" in reference or "/" in reference
 
 
+def image_name(reference: str) -> str:
+    """Return the name of the template that is made of an image's reference."""
+    return f"image-{hashlib.sha256(reference.encode()).hexdigest()[:12]}"
+
+
 class SourceKind(StrEnum):
     """Where a template's root file system comes from."""
 
@@ -80,6 +85,11 @@ class Template:
         for detail in _NOT_ON_DISK:
             del content[detail]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def image_template(reference: str) -> Template:
+    """Return the recipe of a sandbox that names an image instead of a template."""
+    return Template(image_name(reference), TemplateSource(SourceKind.IMAGE, reference))
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,9 @@ class SandboxSpec:
     """None leaves it to the template."""
     volumes: tuple[VolumeMount, ...] = ()
     """They have been made before. A directory that is missing at a path is made."""
+    image_mib: int | None = None
+    """The largest image that may be fetched for it, if its template is an image's reference. It
+    makes no other sandbox: a repeated request may have another limit."""
 
 
 @dataclass(frozen=True, slots=True)

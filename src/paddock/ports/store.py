@@ -28,6 +28,7 @@ from paddock.ports.people import Links, People, Sessions, Teams, Tokens
 from paddock.ports.quotas import Quotas
 from paddock.ports.ssh_accesses import SshAccesses
 from paddock.ports.tasks import Messages, Outputs, Steps, Tasks
+from paddock.ports.team_images import TeamImages
 
 T = TypeVar("T")
 Page = paging.Page
@@ -345,6 +346,8 @@ class Transaction(Protocol):
     def values(self) -> Values: ...
     @property
     def quotas(self) -> Quotas: ...
+    @property
+    def team_images(self) -> TeamImages: ...
 
 
 class Store(Protocol):

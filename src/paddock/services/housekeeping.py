@@ -10,6 +10,7 @@ from paddock.ports.store import Store, Transaction
 from paddock.services.keeping import AutomaticSnapshots
 from paddock.services.quarantine_cases import forget_leftovers
 from paddock.services.task_cleaning import TaskCleaning
+from paddock.services.team_images import TeamImages
 from paddock.services.volumes import Volumes
 
 _log = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ class Housekeeping:
         *,
         volumes: Volumes,
         cleaning: TaskCleaning,
+        images: TeamImages,
         retention: Retention | None = None,
         every_s: float = 3600.0,
     ) -> None:
@@ -56,6 +58,7 @@ class Housekeeping:
         self._automatic = automatic
         self._volumes = volumes
         self._cleaning = cleaning
+        self._images = images
         self.retention = retention or Retention()
         """May be changed at any time."""
         self._every_s = every_s
@@ -82,6 +85,7 @@ class Housekeeping:
         await self._store.write(forget_leftovers)
         await self._automatic.look()
         await self._volumes.settle()
+        await self._images.look()
 
     async def _all(self, some: Callable[[Transaction], int]) -> None:
         """In small transactions, so that nobody waits long for the writer."""

@@ -42,6 +42,7 @@ from paddock.services.networks import Modes, Networks, fit
 from paddock.services.once import fingerprint_of
 from paddock.services.providers import Providers
 from paddock.services.quotas import check_quota
+from paddock.services.team_images import TeamImages
 from paddock.services.wishes import Wish, bound
 
 _log = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ class Making:
         admission: Admission | None = None,
     ) -> None:
         self.fallback = Fallback(store, clock, providers, changes=changes)
+        self.images = TeamImages(store, clock, providers)
         self._store = store
         self._changes = changes
         self._providers = providers
@@ -88,8 +90,7 @@ class Making:
         self, principal: Principal, wish: Wish, key: str = "", *, wait_s: float = WAIT_S
     ) -> SandboxRecord:
         """A running sandbox. The same key gives the same one, also after a restart; so does the
-        same identity, in whatever state that one is. TimedOut while another caller makes it.
-        """
+        same identity, in whatever state that one is. TimedOut while another caller makes it."""
         principal.require(Scope.SANDBOXES_WRITE)
         record = await self._plan(principal, wish)
         return await self._enter(principal, record, key, ("create", wish), wait_s=wait_s)
@@ -337,7 +338,7 @@ class Making:
         self, provider: Provider, record: SandboxRecord, spec: SandboxSpec
     ) -> Observation:
         if not record.parent_id:
-            return await provider.create(record.id, spec)
+            return await self.images.create(provider, record, spec)
         source = await self._store.read(lambda tx: tx.sandboxes.get(ANY_TEAM, record.parent_id))
         if source is None or source.is_gone:
             raise Conflict(

@@ -1,7 +1,7 @@
 """Templates of the providers that keep their own: listed, added, built, removed."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -39,6 +39,15 @@ class Recipes(Protocol):
 
     async def prune(self, *, everything: bool) -> Sequence[Removed]:
         """The builds that nobody needs; unless everything may go, those of recipes stay."""
+        ...
+
+    async def image_bytes(self, reference: str) -> int | None:
+        """The size of an image that a sandbox named; None if it was not fetched."""
+        ...
+
+    async def prune_images(self, needed: Set[str], before: float) -> Sequence[Removed]:
+        """Remove images that sandboxes named, fetched before this time, and that nothing uses.
+        `needed` are the references of those that stay."""
         ...
 
 

@@ -50,7 +50,7 @@ class Record:
 
 
 def digest(spec: SandboxSpec, source: str) -> str:
-    text = json.dumps({**asdict(spec), "source": source}, sort_keys=True)
+    text = json.dumps({**asdict(spec), "source": source, "image_mib": None}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

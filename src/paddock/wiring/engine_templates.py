@@ -89,6 +89,14 @@ class EngineTemplates:
             self._recipes.remove(template.name)
         return removed
 
+    async def image_bytes(self, reference: str) -> int | None:
+        """None: the engine has the images that sandboxes name."""
+        return None
+
+    async def prune_images(self, needed: Set[str], before: float) -> Sequence[Removed]:
+        """Nothing: the engine's images are not only ours."""
+        return ()
+
     async def prune(self, *, everything: bool) -> Sequence[Removed]:
         """Archives that no recipe leads to. Everything: also the others, and all images of this
         user's recipes that no sandbox stands on."""

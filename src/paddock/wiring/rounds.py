@@ -95,6 +95,7 @@ def rounds_of(parts: Parts, reap_every_s: float) -> Rounds:
         parts.automatic,
         volumes=parts.volumes,
         cleaning=parts.task_parts.care.cleaning,
+        images=parts.making.images,
     )
     egress_log = EgressLog(
         parts.store, parts.clock, parts.egress, parts.providers.flows, parts.broker.inside

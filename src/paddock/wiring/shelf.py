@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -13,12 +13,13 @@ from paddock.adapters.providers.docker.images import drop_template, template_ima
 from paddock.adapters.providers.local.config import LocalConfig
 from paddock.adapters.providers.local.layout import Layout
 from paddock.adapters.providers.local.records import Records
+from paddock.adapters.providers.local.storage.trees import tree_bytes
 from paddock.adapters.providers.local.templates import TemplateStore, removal
 from paddock.adapters.providers.local.templates.builds import is_digest
 from paddock.adapters.providers.local.templates.recipes import BUILT_IN
 from paddock.adapters.providers.local.templates.removal import Inventory
 from paddock.domain.errors import Conflict, Unavailable
-from paddock.domain.template import Removed, Template
+from paddock.domain.template import Removed, SourceKind, Template, image_template
 
 
 class Shelf:
@@ -28,6 +29,8 @@ class Shelf:
         self._store = store
         self._docker = docker
         self._records = Records(Layout.of(local.data_dir, local.run_root))
+        self._sizes: dict[str, int] = {}
+        """Sizes of images by digest: measuring one takes a while."""
         self.recipe = store.recipe
         self.recipes = store.recipes
         self.add = store.add
@@ -50,6 +53,32 @@ class Shelf:
         """The builds that nobody needs. A sandbox of a template that is pruned builds it again."""
         inventory = await asyncio.to_thread(self._look)
         return await self._remove(removal.unneeded(inventory, everything=everything))
+
+    async def image_bytes(self, reference: str) -> int | None:
+        """The size of an image that a sandbox named; None if it is not built."""
+        build = await asyncio.to_thread(self._store.built, image_template(reference))
+        if build is None:
+            return None
+        if build.digest not in self._sizes:
+            self._sizes[build.digest] = await asyncio.to_thread(tree_bytes, build.lower)
+        return self._sizes[build.digest]
+
+    async def prune_images(self, needed: Set[str], before: float) -> Sequence[Removed]:
+        """Remove builds of images, built before this time, that nothing uses. `needed` are
+        references of images that stay."""
+        inventory = await asyncio.to_thread(self._look)
+        # Several references may lead to one build.
+        led_to = [self._store.built(image_template(each)) for each in needed]
+        kept = {build.digest for build in led_to if build is not None}
+        removable = {
+            build.digest
+            for build in await asyncio.to_thread(self._store.builds)
+            if build.origin.startswith(f"{SourceKind.IMAGE} ")
+            and build.digest not in kept
+            and build.created_at < before
+        }
+        unneeded = removal.unneeded(inventory, everything=False)
+        return await self._remove([each for each in unneeded if each in removable])
 
     def _recipe(self, name: str) -> Template:
         """By its name, or by the digest that `template list` shows."""

@@ -1,6 +1,7 @@
 """Databases as versions before have left them."""
 
 _BACK = {
+    "0018": ("DROP TABLE team_image",),
     "0017": (
         *(f"DROP TABLE {name}" for name in ("quota", "stored", "build_file")),
         *(f"ALTER TABLE sandbox DROP COLUMN {n}" for n in ("cpus", "memory_mib", "disk_mib")),

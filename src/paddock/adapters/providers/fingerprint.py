@@ -16,6 +16,7 @@ def fingerprint(spec: SandboxSpec, source: str = "") -> str:
     """
     plain = replace(spec, egress=EgressPolicy(spec.egress.mode))
     fields = msgspec.to_builtins(plain)
+    del fields["image_mib"]
     if not spec.volumes:
         del fields["volumes"]  # as before there were any: what was made then is still the same
     content = msgspec.json.encode((fields, source), order="sorted")

@@ -23,6 +23,16 @@ stored = Table(
     Column("bytes", BigInteger, nullable=False),
 )
 
+team_image = Table(
+    "team_image",
+    metadata,
+    Column("team_id", Line, primary_key=True),
+    Column("provider", Line, primary_key=True),
+    Column("reference", Line, primary_key=True),
+    Column("bytes", BigInteger, nullable=False),
+    Column("used_at", Double, nullable=False),
+)
+
 build_file = Table(
     "build_file",
     metadata,

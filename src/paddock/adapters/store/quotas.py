@@ -17,7 +17,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from paddock.adapters.store.quota_schema import build_file
+from paddock.adapters.store.quota_schema import build_file, team_image
 from paddock.adapters.store.quota_schema import quota as table
 from paddock.adapters.store.quota_schema import stored as total
 from paddock.adapters.store.schema import NOT_DELETED, sandbox, snapshot, volume
@@ -64,6 +64,10 @@ _DISK = union_all(
     ).where(snapshot.c.team_id == bindparam("team_id")),
     select(func.coalesce(func.sum(build_file.c.bytes), 0)).where(
         build_file.c.team_id == bindparam("team_id")
+    ),
+    # An image that several teams have named counts for each of them.
+    select(func.coalesce(func.sum(team_image.c.bytes), 0)).where(
+        team_image.c.team_id == bindparam("team_id")
     ),
 )
 _TASKS = select(func.count()).where(task.c.team_id == bindparam("team_id"), NOT_OVER)

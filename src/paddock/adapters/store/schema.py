@@ -16,7 +16,7 @@ from sqlalchemy import (
 
 from paddock.adapters.store.columns import Json, Line, Serial
 
-REVISION = "0017"
+REVISION = "0018"
 """What a database must have had applied last to be used by this code."""
 VERSION_TABLE = "paddock_revision"
 

@@ -18,6 +18,7 @@ from paddock.adapters.store.snapshots import SqlSnapshots
 from paddock.adapters.store.sources import SqlSources
 from paddock.adapters.store.ssh import SqlSshAccesses
 from paddock.adapters.store.tasks import SqlMessages, SqlOutputs, SqlSteps, SqlTasks
+from paddock.adapters.store.team_images import SqlTeamImages
 from paddock.adapters.store.teams import SqlTeams
 from paddock.adapters.store.tokens import SqlTokens
 from paddock.adapters.store.values import SqlValues
@@ -113,6 +114,10 @@ class SqlTransaction:
     @cached_property
     def values(self) -> SqlValues:
         return SqlValues(self._connection)
+
+    @cached_property
+    def team_images(self) -> SqlTeamImages:
+        return SqlTeamImages(self._connection)
 
     @cached_property
     def quotas(self) -> SqlQuotas:

@@ -1,6 +1,6 @@
 """What the commands need of the world: wiring makes it, so the command line knows no adapter."""
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence, Set
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,14 @@ class Templates(Protocol):
 
     async def prune(self, *, everything: bool) -> Sequence[Removed]:
         """The builds that nobody needs; unless everything may go, those of recipes stay."""
+        ...
+
+    async def image_bytes(self, reference: str) -> int | None:
+        """The size of an image that a sandbox named; None if it was not fetched."""
+        ...
+
+    async def prune_images(self, needed: Set[str], before: float) -> Sequence[Removed]:
+        """Remove images that sandboxes named and nothing uses."""
         ...
 
 

@@ -1,7 +1,6 @@
 """Putting the local provider together: what is found on the host, opened once."""
 
 import asyncio
-import hashlib
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -43,7 +42,7 @@ from paddock.adapters.providers.local.templates.images import Images
 from paddock.domain.agent import AGENTS
 from paddock.domain.errors import Broken, Conflict, NotFound, Unavailable
 from paddock.domain.ids import is_ulid
-from paddock.domain.template import SourceKind, Template, TemplateSource, is_image
+from paddock.domain.template import Template, image_template, is_image
 from paddock.ports.provider import SandboxSpec
 
 GatewayAt = Callable[..., HostGateway]
@@ -79,7 +78,9 @@ class Parts:
     ) -> Plan:
         template = self._recipe(spec.template)
         engine = runtime.choose(spec.runtime, template.runtime, self.config.runtime)
-        built = await self.templates.ensure(template, progress=progress, setup_runner=set_up)
+        built = await self.templates.ensure(
+            template, progress=progress, setup_runner=set_up, most_mib=spec.image_mib
+        )
         if not engine.joinable:
             packed.find_python(built.lower, template.name)
         idmap = self._idmap(engine)
@@ -101,8 +102,7 @@ class Parts:
         """A template by its name, or one made on the spot of an image's reference."""
         if not is_image(name):
             return self.templates.recipe(name)
-        short = hashlib.sha256(name.encode()).hexdigest()[:12]
-        return Template(f"image-{short}", TemplateSource(SourceKind.IMAGE, name))
+        return image_template(name)
 
     def _idmap(self, engine: runtime.Runtime) -> IdMap | None:
         """gVisor keeps ids to itself; its files are the host's, unshifted."""

@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
@@ -71,6 +71,13 @@ class Images:
     @classmethod
     def of(cls, config: LocalConfig, egress: EgressConfig) -> Self:
         return cls(ImageTools(RegistryAccess.of(egress), Bounds(config.image_mib)))
+
+    def within(self, most_mib: int | None) -> "Images":
+        """The same, for images of at most this size."""
+        bounds = self.tools.bounds
+        if most_mib is None or most_mib >= bounds.size_mib:
+            return self
+        return Images(replace(self.tools, bounds=replace(bounds, size_mib=most_mib)))
 
     async def identify(self, reference: str) -> str:
         """The manifest's digest; of an archive that of its bytes, of the engine's image its id."""

@@ -161,12 +161,18 @@ class TemplateStore:
         self._storage.delete(aside)
 
     async def ensure(
-        self, template: Template, *, progress: Progress = _silent, setup_runner: SetupRunner
+        self,
+        template: Template,
+        *,
+        progress: Progress = _silent,
+        setup_runner: SetupRunner,
+        most_mib: int | None = None,
     ) -> BuiltTemplate:
-        """The template, built unless it is. On any failure nothing of it remains."""
+        """The template, built unless it is. On any failure nothing of it remains. TooLarge for an
+        image that would have to be fetched and has more than `most_mib`."""
         if (known := self.built(template)) is not None:
             return known
-        root = await self._ensure_source(template.source, progress)
+        root = await self._ensure_source(template.source, progress, most_mib)
         build = root
         if template.setup:
             build = await self._ensure_setup(root, template.setup, progress, setup_runner)
@@ -229,14 +235,17 @@ class TemplateStore:
         draft.write_text(f"{sources.REVISION} {digest}\n")
         draft.rename(pin)
 
-    async def _ensure_source(self, source: TemplateSource, progress: Progress) -> BuiltTemplate:
+    async def _ensure_source(
+        self, source: TemplateSource, progress: Progress, most_mib: int | None
+    ) -> BuiltTemplate:
         progress("looking at the source", 0.0)
         digest = await sources.identify(source, self._images)
 
         async def build(draft: Path) -> Note:
             if source.kind is SourceKind.SNAPSHOT:
                 return await self._from_snapshot(source.reference, digest, draft)
-            defaults = await sources.fetch(source, draft / "rootfs", progress, self._images)
+            images = self._images.within(most_mib)
+            defaults = await sources.fetch(source, draft / "rootfs", progress, images)
             await asyncio.to_thread(fulfil, draft / "rootfs")
             return _note(digest, digest, f"{source.kind} {source.reference}", defaults)
 
