@@ -25,6 +25,8 @@ _TAKEN = "egress-taken."
 _MOST_GATEWAYS = 8
 _MOST_AT_ONCE = 1000
 """Batches of one gateway before another has its turn: more than one that is full has."""
+_LEAST_TO_SETTLE = 3
+"""The batch that another caller holds, that of a gateway that is retired, and the newest."""
 EVERY_S = 1.0
 HIDDEN = "(hidden)"
 """In place of a host where nobody can tell whether there is a value in its name."""
@@ -56,17 +58,26 @@ class EgressLog:
                     _log.warning("egress not recorded", extra={"of": name, "why": error.message})
         await asyncio.Event().wait()
 
-    async def take(self, name: str) -> int:
-        """How many events there were. A batch follows the other while there is more."""
+    async def take(self, name: str, *, least: int = 1) -> int:
+        """Store what a gateway saw, batch by batch, and return the number of events.
+
+        Stops at the last batch, after at least `least` of them."""
         count = 0
         masks: dict[str, NameMask | None] = {}
-        for _ in range(_MOST_AT_ONCE):
+        for number in range(1, _MOST_AT_ONCE + 1):
             if (batch := await self._next(name)) is None:
                 break
             count += await self._keep(name, await self._masked(batch, masks))
-            if not batch.more:
+            if number >= least and not batch.more:
                 break
         return count
+
+    async def settle(self, name: str) -> None:
+        """Store all model use that a gateway has counted until now."""
+        if name in self.sources:
+            # Another caller may hold a batch that is older than this call: the gateway repeats
+            # that one first, and only the next has the newest counts.
+            await self.take(name, least=_LEAST_TO_SETTLE)
 
     async def _masked(self, batch: FlowBatch, masks: dict[str, NameMask | None]) -> FlowBatch:
         """A program chooses the names that it asks for, and may put into one what it was lent.

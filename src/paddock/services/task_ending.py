@@ -99,6 +99,7 @@ class Endings:
             await self._modes.keep(hold)
 
     async def _finish(self, hold: Hold, following: Next) -> None:
+        await self._workspaces.accounts.settle(hold.task)
         states = {Step.COMPLETE: TaskState.COMPLETED, Step.CANCEL: TaskState.CANCELLED}
         state = states.get(following.step, TaskState.FAILED)
         await self._moves.finish(hold, state, following.reason, following.why)

@@ -240,6 +240,9 @@ class TaskRun:
                 await self._follow(hold, then, [each.id for each in mail])
         else:
             async with self._workspaces.enter(hold.task) as entered:
+                if not conversation.is_started and entered.sandbox.task != hold.task.id:
+                    # Another task has worked here since this one was given the sandbox.
+                    await self._workspaces.charge(hold.task, entered.sandbox)
                 given = await self._given(hold, entered.sandbox, conversation)
                 mask = await self._workspaces.masks.of(hold.task, entered.sandbox, given.files)
                 setting = Setting(agent, entered.guest, given.brief, given.files, mask)

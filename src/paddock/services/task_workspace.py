@@ -25,6 +25,7 @@ from paddock.services.inside import Entered, Inside
 from paddock.services.sandboxes import Amendment, Sandboxes
 from paddock.services.spending import TASK
 from paddock.services.system import system
+from paddock.services.task_accounts import TaskAccounts
 from paddock.services.task_masks import Masks
 from paddock.services.task_tree import Tree
 from paddock.services.task_trees import Trees
@@ -53,11 +54,19 @@ class Workspaces:
     """They are made once per task, whoever asks and how often."""
 
     def __init__(
-        self, sandboxes: Sandboxes, inside: Inside, masks: Masks, trees: Trees, *, changes: Changes
+        self,
+        sandboxes: Sandboxes,
+        inside: Inside,
+        masks: Masks,
+        trees: Trees,
+        *,
+        changes: Changes,
+        accounts: TaskAccounts,
     ) -> None:
         self._sandboxes = sandboxes
         self._changes = changes
         self._inside = inside
+        self.accounts = accounts
         self.masks = masks
         self.trees = trees
 
@@ -98,8 +107,14 @@ class Workspaces:
                 f"sandbox {sandbox.name} is {sandbox.state}, and no task can work in it",
                 remediation="name another, or a template to make one of",
             )
-        labels = {**sandbox.labels, TASK: task.id}
-        return await self._sandboxes.amend(who, sandbox.id, Amendment(labels=labels, task=task.id))
+        return await self.charge(task, sandbox)
+
+    async def charge(self, task: TaskRecord, sandbox: SandboxRecord) -> SandboxRecord:
+        """This task pays for what the sandbox uses of models from now on."""
+        amendment = Amendment(labels={**sandbox.labels, TASK: task.id}, task=task.id)
+        sandbox = await self._sandboxes.amend(task.principal, sandbox.id, amendment)
+        await self.accounts.switch(sandbox)
+        return sandbox
 
     async def wake(self, task: TaskRecord) -> None:
         """Its sandbox runs again."""

@@ -10,9 +10,7 @@ from paddock.ports.clock import SystemClock
 from paddock.ports.store import Store
 from paddock.services.activity import Activity
 from paddock.services.audit_guard import AuditGuard
-from paddock.services.broker import Broker
 from paddock.services.changes import Changes
-from paddock.services.egress import Egress
 from paddock.services.egress_asks import EgressAsks
 from paddock.services.egress_log import EgressLog
 from paddock.services.guests import Guests
@@ -77,11 +75,9 @@ class Parts(Protocol):
     @property
     def task_parts(self) -> TaskParts: ...
     @property
-    def egress(self) -> Egress: ...
+    def egress_log(self) -> EgressLog: ...
     @property
     def egress_asks(self) -> EgressAsks: ...
-    @property
-    def broker(self) -> Broker: ...
 
 
 def rounds_of(parts: Parts, reap_every_s: float) -> Rounds:
@@ -96,9 +92,6 @@ def rounds_of(parts: Parts, reap_every_s: float) -> Rounds:
         volumes=parts.volumes,
         cleaning=parts.task_parts.care.cleaning,
         images=parts.making.images,
-    )
-    egress_log = EgressLog(
-        parts.store, parts.clock, parts.egress, parts.providers.flows, parts.broker.inside
     )
     reaper = Reaper(
         parts.store,
@@ -117,7 +110,7 @@ def rounds_of(parts: Parts, reap_every_s: float) -> Rounds:
         reconciler,
         pressure,
         housekeeping,
-        egress_log,
+        parts.egress_log,
         parts.egress_asks,
         parts.task_parts.workers,
         parts.task_parts.waking,

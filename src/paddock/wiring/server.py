@@ -36,6 +36,7 @@ from paddock.services.archives import Archives
 from paddock.services.audit_guard import AuditGuard
 from paddock.services.changes import Changes
 from paddock.services.commands import Commands
+from paddock.services.egress_log import EgressLog
 from paddock.services.environment import Environment
 from paddock.services.events import EventFeed
 from paddock.services.files import Files
@@ -377,6 +378,9 @@ class _Parts:
 
     async def open_secrets(self, vault: Vault) -> None:
         self.secrets, self.bindings, self.broker, self.headers = await brokered(self, vault)
+        self.egress_log = EgressLog(
+            self.store, self.clock, self.egress, self.providers.flows, self.broker.inside
+        )
 
     def open_tasks(self, settings: Settings) -> None:
         self.agents = agents_of(self, settings)

@@ -21,6 +21,7 @@ from paddock.services.bindings import Bindings
 from paddock.services.broker import Broker
 from paddock.services.care import Care
 from paddock.services.changes import Changes
+from paddock.services.egress_log import EgressLog
 from paddock.services.events import EventFeed
 from paddock.services.guardian import Readers
 from paddock.services.guests import Guests
@@ -33,6 +34,7 @@ from paddock.services.sandboxes import Sandboxes
 from paddock.services.secrets import Secrets
 from paddock.services.snapshots import Snapshots
 from paddock.services.system import system
+from paddock.services.task_accounts import TaskAccounts
 from paddock.services.task_attempts import Attempts
 from paddock.services.task_config import TasksConfig
 from paddock.services.task_desk import TaskDesks
@@ -84,6 +86,8 @@ class Parts(Protocol):
     @property
     def broker(self) -> Broker: ...
     @property
+    def egress_log(self) -> EgressLog: ...
+    @property
     def approvals(self) -> Approvals: ...
     @property
     def secrets(self) -> Secrets: ...
@@ -94,7 +98,14 @@ def tasks_of(parts: Parts, config: TasksConfig, agents: Agents) -> TaskParts:
     given = _settings(parts, agents)
     masks = Masks(parts.broker.inside, parts.broker.lend)
     trees = Trees(store, parts.inside)
-    workspaces = Workspaces(parts.sandboxes, parts.inside, masks, trees, changes=parts.changes)
+    workspaces = Workspaces(
+        parts.sandboxes,
+        parts.inside,
+        masks,
+        trees,
+        changes=parts.changes,
+        accounts=TaskAccounts(parts.broker, parts.egress_log),
+    )
     wakes = Wakes()
     care = care_of(parts, workspaces)
     rules, policy = rules_of(config.guardian)
