@@ -94,6 +94,15 @@ async def test_two_servers_at_once_store_a_batch_once(store, place, box):
     assert await spent(store, box) == 0.5
 
 
+async def test_settling_stores_what_came_after_a_batch_that_another_caller_holds(store, box):
+    gateway = Told("g1")
+    gateway.saw(box, "a.example")
+    await gateway.drain({})
+    gateway.saw(box, "b.example")
+    await log(store, gateway).settle("local")
+    assert await spent(store, box) == 1.0
+
+
 async def test_two_gateways_that_follow_each_other_are_told_apart(store, box):
     """A server that upgrades retires the old one, which still tells the server it had before."""
     old, new = Told("g1"), Told("g2")

@@ -13,7 +13,7 @@ from paddock.adapters.agents.gemini import Gemini
 from paddock.domain.agent_event import LONGEST_SAID
 from paddock.domain.agent_event import AgentEventKind as Kind
 from paddock.domain.broker.masking import NO_MASK
-from paddock.domain.conversation import Conversation, ended
+from paddock.domain.conversation import LONGEST_LINE, Conversation, ended, whole_lines
 from paddock.domain.message import Message, MessageState, Mode
 from paddock.domain.reason import Reason
 from paddock.domain.task import TaskRecord
@@ -22,7 +22,7 @@ from paddock.domain.task_wish import TaskWish
 from paddock.domain.team import Team
 from paddock.guest_client.runs import Chunk, Gap, Told
 from paddock.services import task_mail
-from paddock.services.task_reading import Steps, apart, bounded
+from paddock.services.task_reading import Steps, apart, bounded, cut_at_end
 from tests.adapters.agents.recorded import brief
 from tests.adapters.store.conftest import place, postgres_place, sqlite_place, store
 
@@ -118,13 +118,60 @@ def test_an_agent_that_tells_without_end_what_is_always_told_is_ended():
         assert len(heard.events) <= 41_000
     for _ in range(100):
         heard.hear(line)
-    told = bounded(heard.events, 0, heard.conversation.events)
+    told = bounded(heard.events, 0)
     assert len(told) <= 40_010
     over = after_run(
         ended(heard.conversation, 137, is_lost=False), is_cancelled=False, resumes=True, mail=()
     )
     assert (over.step, over.reason) == (Step.FAIL, Reason.TOO_MUCH)
     assert "40000 events" in over.why
+
+
+def said(*events):
+    return [event.data["text"] for event in events]
+
+
+def test_of_many_lines_at_once_those_that_fit_are_told_in_order_and_then_what_is_cut():
+    heard = steps(Command())
+    for number in range(21_000):
+        heard.hear(b"%d" % number)
+    told = said(*bounded(heard.events, 0))
+    assert told[:-1] == [str(number) for number in range(20_000)]
+    assert told[-1] == "more than 20000 events: what it says from now on is in its output only"
+    later = steps(Command())
+    for number in range(3):
+        later.hear(b"%d" % number)
+    assert said(*bounded(later.events, 19_998))[:2] == ["0", "1"]
+    assert bounded(later.events, 50_000) == []
+    assert said(*cut_at_end(heard.conversation)) == ["1000 of its 21000 events were left out"]
+    assert cut_at_end(later.conversation) == []
+
+
+def test_many_short_lines_are_read_in_parts_that_lack_nothing():
+    data = b"".join(b"%d\n" % number for number in range(3500)) + b"rest"
+    parts = apart(Told((("stdout", Chunk(7, data)), ("stderr", Chunk(0, b"no")))))
+    chunks = [item for part in parts for stream, item in part.output if stream == "stdout"]
+    assert len(chunks) == 4
+    assert b"".join(each.data for each in chunks) == data
+    assert [each.offset for each in chunks] == [
+        7 + sum(len(each.data) for each in chunks[:n]) for n in range(4)
+    ]
+    exactly = apart(Told((("stdout", Chunk(0, b"x\n" * 2000)),)))
+    assert [len(part.output[0][1].data) for part in exactly] == [2000, 2000]
+
+
+def test_a_line_that_is_too_long_is_left_out_where_it_stands_and_that_is_told():
+    long = b"x" * (LONGEST_LINE + 1)
+    lines = whole_lines(b"one\n" + long, is_skipping=False, is_last=False)
+    after = whole_lines(b"xx\ntwo\n", is_skipping=lines.is_skipping, is_last=False)
+    whole = whole_lines(b"one\n" + long + b"\ntwo\n", is_skipping=False, is_last=True)
+    for found in ((*lines.lines, *after.lines), whole.lines):
+        heard = steps(Command())
+        for line in found:
+            heard.hear(line)
+        assert [event.data.get("text") for event in heard.events] == ["one", None, "two"]
+        message = "line 2 of its output is longer than 8 MiB and was left out"
+        assert heard.events[1].data == {"message": message, "final": False}
 
 
 def test_an_agent_that_only_talks_very_much_goes_on():

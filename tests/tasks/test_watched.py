@@ -13,7 +13,8 @@ from paddock.domain.vitals import Thresholds
 from paddock.services.approvals import Question
 from paddock.services.task_config import TasksConfig
 from paddock.settings import AgentsConfig, Settings
-from tests.tasks.conftest import OWN, command, on_local, operator
+from tests.control_plane import disposable
+from tests.tasks.conftest import OWN, Working, at_work, command, on_local, operator
 
 S = TaskState
 OWN_PID = {"run": "echo $PPID > pid"}
@@ -50,6 +51,21 @@ async def test_a_budget_that_is_used_up_waits_for_somebody_and_goes_on_with_as_m
     entries = await audited.read(lambda tx: tx.audit.after(0, 100_000))
     mine = [each for each in entries if each.subject == task.id and "guardian" in each.action]
     assert [each.detail["before"]["used"] for each in mine] == [120]
+
+
+async def test_an_agent_that_used_up_its_budget_and_is_done_waits_for_nobody(database):
+    """It says what it used right before it says that it is done."""
+    calm = TasksConfig(health=Thresholds(beat_every_s=30.0, beat_lasts_s=60.0))
+    settings = Settings(agents=AgentsConfig(own=(OWN,)), tasks=calm)
+    async with disposable(database=database, settings=settings) as plane, at_work(plane):
+        working = Working(plane, await operator(plane))
+        steps = ({"say": "a"}, USAGE, {"sleep": 0.5})
+        done = await working.done(*steps, budget=Budget(tokens=100))
+        assert (done.state, done.used.tokens) == (S.COMPLETED, 120)
+        more = await waiting(working, *steps, {"say": "b"}, budget=Budget(tokens=100))
+        assert more.waits_rule == "budget_gone"
+        await answer(working, more, State.DENIED)
+        assert (await working.ended(more)).reason is Reason.BUDGET
 
 
 async def kill_agent(working, task):

@@ -16,7 +16,7 @@ from paddock.domain.message import Message
 from paddock.domain.reason import Reason
 
 LONGEST_LINE = 8 << 20
-"""What is longer is no line of any agent: it is left out, and the next one is read."""
+"""A longer line is left out: an event says so, and the next line is read."""
 _MOST_ERRORS = 4096
 _BOUNDARIES = 9
 _ANSWERS = frozenset({AgentEventKind.THINKING, AgentEventKind.MESSAGE, AgentEventKind.TOOL_CALL})
@@ -304,7 +304,8 @@ def verdict(conversation: Conversation) -> Verdict:
 class Lines:
     """Whole lines, and how far they reach."""
 
-    lines: tuple[bytes, ...]
+    lines: tuple[bytes | None, ...]
+    """None in place of a line that is too long."""
     length: int
     is_skipping: bool
     """What follows is the rest of a line that was left out."""
@@ -320,10 +321,13 @@ def whole_lines(data: bytes, *, is_skipping: bool, is_last: bool) -> Lines:
         if rest and not is_skipping:
             lines.append(rest)
         rest = b""
-    elif is_skipping or len(rest) > LONGEST_LINE:
+    kept = [line if len(line) <= LONGEST_LINE else None for line in lines]
+    if is_skipping:
+        rest = b""
+    elif len(rest) > LONGEST_LINE:
+        kept.append(None)
         rest, is_skipping = b"", True
-    kept = tuple(line for line in lines if len(line) <= LONGEST_LINE)
-    return Lines(kept, len(data) - len(rest), is_skipping)
+    return Lines(tuple(kept), len(data) - len(rest), is_skipping)
 
 
 def _heard(judged: Judged, events: tuple[AgentEvent, ...]) -> Judged:

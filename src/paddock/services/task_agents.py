@@ -26,7 +26,17 @@ from paddock.services.task_events import agent_events
 from paddock.services.task_hold import Hold
 from paddock.services.task_pace import WAIT_S, Marks, patience, takes_too_long
 from paddock.services.task_post import Mail, Post, Setting
-from paddock.services.task_reading import Steps, apart, bounded, read_errors, read_lines, spent_of
+from paddock.services.task_reading import (
+    MOST_RAW,
+    Steps,
+    apart,
+    bounded,
+    cut_at_end,
+    read_errors,
+    read_lines,
+    spent_of,
+    unread,
+)
 from paddock.services.task_watch import Watch, Watching
 
 _PAUSE_S = 0.05
@@ -34,7 +44,9 @@ _LINGER_S = 10.0
 """How long one that has nothing left to do may take to end."""
 _LONGEST_S = 14 * 86_400.0
 """In the guest, for the case that nobody ever comes back: it may wait for people meanwhile."""
-_MOST_RAW = 32 << 20
+_READ_OUT_S = 5.0
+"""How long the output of an agent that was made to end is read on. What it wrote by then may be
+more than can be read in time: the rest is left out, so that its task ends."""
 _LOG_CAP = 32 << 20
 _ACK_EVERY = 1 << 20
 _NO_MAIL = Mail()
@@ -62,7 +74,7 @@ class AgentRun:
         self._closes_input = setting.agent.launch(setting.brief).closes_input
         self._partial = b""
         self._acked = 0
-        self._is_forced = False
+        self._forced_at: float | None = None
         self._beats_at = clock.wall()
         self._health = watching.config.health
         self._is_set_aside = watching.is_set_aside
@@ -80,7 +92,7 @@ class AgentRun:
             self._beats_at,
             self._health.polite_s,
             self._lingers_until,
-            is_forced=self._is_forced,
+            is_forced=self._forced_at is not None,
             is_deaf=self._post.is_deaf,
             mail_due_at=self._post.due_at,
         )
@@ -240,8 +252,8 @@ class AgentRun:
             return
         await self._close_when_over()
         too_long = takes_too_long(conversation, self._marks, now)
-        if (too_long or conversation.must_stop) and not self._is_forced:
-            self._is_forced = True
+        if (too_long or conversation.must_stop) and self._forced_at is None:
+            self._forced_at = now
             with suppress(Conflict, NotFound):  # it has ended meanwhile
                 grace_s = self._health.force_s if too_long else self._health.deaf_s
                 await self._runs.end(self._key, grace_s)
@@ -263,6 +275,8 @@ class AgentRun:
             self._lingers_until = self._clock.wall() + _LINGER_S
             with suppress(Conflict, NotFound):
                 await self._runs.close_input(self._key)
+            if self._hold.task.waits_for:
+                await self.go_on()  # it needs no answer to end
 
     async def _hand_over(self) -> None:
         """What the agent is to be told; whoever is told nothing more may begin."""
@@ -277,8 +291,29 @@ class AgentRun:
     async def _take(self, told: Told) -> None:
         await self._post.expire()  # before what it wrote makes a turn of what is too late
         for part in apart(told):
+            if part.output and self._reads_too_long:
+                return await self._leave_out_rest()
             await self._take_part(part)
-        await self._check_demands()
+            if told.exit is None:
+                await self._press()  # one that writes without end does not outrun its deadline
+        return await self._check_demands()
+
+    @property
+    def _reads_too_long(self) -> bool:
+        forced = self._forced_at
+        longest_s = self._health.force_s + _READ_OUT_S
+        return forced is not None and self._clock.wall() >= forced + longest_s
+
+    async def _leave_out_rest(self) -> None:
+        """Skip to the end of the output of one that was made to end."""
+        run = await self._runs.get(self._key)
+        offsets = {name: each.end for name, each in run.streams.items()}
+        size = offsets["stdout"] - self._conversation.offsets.get("stdout", 0)
+        self._partial = b""
+        skipped = replace(self._conversation, offsets=offsets, is_skipping=False)
+        await self._keep(skipped, notes=(unread(size),))
+        # While its log is full, its last words are on their way there, and it has not ended.
+        await self._runs.ack(self._key, offsets)
 
     async def _take_part(self, told: Told) -> None:
         """What it wrote, with all that follows from it, in one transaction."""
@@ -328,7 +363,8 @@ class AgentRun:
         code = None if is_lost else exit_.exit_code
         talk = self._agent.end(self._conversation.talk, code, self._conversation.errors)
         conversation = talks.stepped(self._conversation, talk)
-        await self._keep(talks.ended(conversation, code, is_lost=is_lost), talk.events)
+        cut = cut_at_end(self._conversation)
+        await self._keep(talks.ended(conversation, code, is_lost=is_lost), talk.events, notes=cut)
 
     async def _keep(
         self,
@@ -337,20 +373,22 @@ class AgentRun:
         mail: Mail = _NO_MAIL,
         *,
         output: Output | None = None,
+        notes: Sequence[AgentEvent] = (),
     ) -> None:
+        """`notes` say what is not kept: they count as no events of the agent."""
         now = self._clock.wall()
         if conversation.opening and any(each.kind in _SHOWS for each in events):
             mail = replace(mail, seen=(*mail.seen, *conversation.opening))
             conversation = replace(conversation, opening=())
         conversation = talks.paced(conversation, events, now)
-        told = bounded(events, self._conversation.events, conversation.events)
+        told = [*notes, *bounded(events, self._conversation.events)]
         task = replace(self._hold.task, conversation=conversation)
 
         def change(tx: Transaction, current: TaskRecord) -> TaskRecord:
             mail.write(tx, current.id, now)
-            is_short = current.conversation.raw < _MOST_RAW
-            if output is not None and is_short and has_event_room(tx, task.team_id, task.id):
-                tx.outputs.add(output)
+            room = max(0, MOST_RAW - current.conversation.raw)
+            if output is not None and room and has_event_room(tx, task.team_id, task.id):
+                tx.outputs.add(replace(output, data=output.data[:room]))
             append_within(tx, agent_events(task, told, now))
             turns = conversation.turns - current.conversation.turns
             spent = current.spent.plus(spent_of(events, turns))
@@ -359,4 +397,4 @@ class AgentRun:
 
         await self._hold.change(change)
         if events:
-            await self._watch.carry_out()
+            await self._watch.carry_out(events[-1])

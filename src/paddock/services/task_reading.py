@@ -9,14 +9,18 @@ from paddock.domain.agent import Talk
 from paddock.domain.agent_event import AgentEvent, AgentEventKind, in_pieces
 from paddock.domain.broker.masking import Mask
 from paddock.domain.budget import Spent
-from paddock.domain.conversation import Conversation, Lines
+from paddock.domain.conversation import LONGEST_LINE, Conversation, Lines
 from paddock.domain.reason import Reason
 from paddock.guest_client.runs import Chunk, Gap, Told
 from paddock.ports.agent import Agent
 
 _log = logging.getLogger(__name__)
 _MOST = 2**40
-_MOST_EVENTS = 20_000
+MOST_EVENTS = 20_000
+MOST_RAW = 32 << 20
+"""Bytes of an agent's output that are kept."""
+_LINES_AT_ONCE = 1000
+"""Lines that are read before somebody else has a turn: each takes about 0.1 ms."""
 _MOST_BEYOND = 20_000
 """Of those that are told even then."""
 _ALWAYS_TOLD = frozenset(
@@ -52,15 +56,35 @@ def read_lines(data: bytes, mask: Mask, *, is_skipping: bool, is_last: bool) -> 
 
 
 def apart(told: Told) -> list[Told]:
-    """The same in parts, of which each has a gap at its beginning if at all: what was written
+    """The same in parts. Each has few lines, and a gap at its beginning if at all: what was written
     before a gap is heard, too."""
     parts: list[list[tuple[str, Chunk | Gap]]] = [[]]
     for stream, item in told.output:
-        if stream == "stdout" and isinstance(item, Gap):
-            parts.append([])
-        parts[-1].append((stream, item))
+        if stream != "stdout":
+            parts[-1].append((stream, item))
+        elif isinstance(item, Gap):
+            parts.append([(stream, item)])
+        else:
+            first, *more = _few_lines(item)
+            parts[-1].append((stream, first))
+            parts += [[(stream, each)] for each in more]
     *before, last = (tuple(part) for part in parts)
     return [*(Told(part) for part in before if part), Told(last, told.exit)]
+
+
+def _few_lines(chunk: Chunk) -> list[Chunk]:
+    """The chunk, divided after every `_LINES_AT_ONCE` lines."""
+    if chunk.data.count(b"\n") <= _LINES_AT_ONCE:
+        return [chunk]
+    lines, parts, at = chunk.data.split(b"\n"), [], chunk.offset
+    for start in range(0, len(lines), _LINES_AT_ONCE):
+        data = b"\n".join(lines[start : start + _LINES_AT_ONCE])
+        if start + _LINES_AT_ONCE < len(lines):
+            data += b"\n"
+        if data:
+            parts.append(Chunk(at, data))
+            at += len(data)
+    return parts
 
 
 class Steps:
@@ -74,8 +98,8 @@ class Steps:
         self.delivered: list[str] = []
         self.seen: list[str] = []
 
-    def hear(self, line: bytes) -> None:
-        talk = self._heard(line)
+    def hear(self, line: bytes | None) -> None:
+        talk = self._left_out() if line is None else self._heard(line)
         is_full = self.conversation.beyond > _MOST_BEYOND
         told = () if is_full else talk.events
         if self._mask:  # an escape may hide in a line what an event has
@@ -84,7 +108,9 @@ class Steps:
         conversation = talks.stepped(self.conversation, replace(talk, events=events))
         conversation = replace(conversation, lines=conversation.lines + 1)
         conversation, events = self._limited(conversation, events)
-        self.conversation = talks.received(conversation, (*talk.delivered, *talk.seen))
+        if received := (*talk.delivered, *talk.seen):
+            conversation = talks.received(conversation, received)
+        self.conversation = conversation
         self.events += events
         self.delivered += talk.delivered
         self.seen += talk.seen
@@ -95,23 +121,29 @@ class Steps:
         try:
             return self._agent.hear(talk, line)
         except Exception as error:  # noqa: BLE001 - whatever an agent writes, it is told
-            number = self.conversation.lines + 1
             kind = type(error).__name__  # its text may have what must not be kept
             _log.warning("a line of an agent was not understood", extra={"error": kind})
-            why = f"line {number} of its output was not understood: {kind}"
-            event = AgentEvent(AgentEventKind.ERROR, {"message": why, "final": False})
-            return talk.further(events=(event,), is_over=self.conversation.is_over)
+            return self._not_read(f"was not understood: {kind}")
+
+    def _left_out(self) -> Talk:
+        return self._not_read(f"is longer than {LONGEST_LINE >> 20} MiB and was left out")
+
+    def _not_read(self, why: str) -> Talk:
+        message = f"line {self.conversation.lines + 1} of its output {why}"
+        event = AgentEvent(AgentEventKind.ERROR, {"message": message, "final": False})
+        return self.conversation.talk.further(events=(event,), is_over=self.conversation.is_over)
 
     def _limited(self, conversation: Conversation, events: Events) -> tuple[Conversation, Events]:
         """What is always told is told without end by nobody: such an agent is ended."""
-        if conversation.events <= _MOST_EVENTS:
+        if conversation.events <= MOST_EVENTS:
             return conversation, events
         always = tuple(each for each in events if each.kind in _ALWAYS_TOLD)
         room = _MOST_BEYOND - conversation.beyond
-        conversation = replace(conversation, beyond=conversation.beyond + len(always))
+        if always:
+            conversation = replace(conversation, beyond=conversation.beyond + len(always))
         if conversation.beyond <= _MOST_BEYOND:
             return conversation, events
-        why = f"the agent told of more than {_MOST_EVENTS + _MOST_BEYOND} events, and was ended"
+        why = f"the agent told of more than {MOST_EVENTS + _MOST_BEYOND} events, and was ended"
         if conversation.why_stopped is None:
             conversation = replace(conversation, why_stopped=Reason.TOO_MUCH, stop_detail=why)
         event = AgentEvent(AgentEventKind.ERROR, {"message": why, "final": False})
@@ -160,12 +192,35 @@ def _amount(said: object) -> float:
     return said
 
 
-def bounded(events: Sequence[AgentEvent], before: int, after: int) -> list[AgentEvent]:
-    """Of an agent that tells very much, what matters; and once, that this is so."""
-    if after <= _MOST_EVENTS:
-        return list(events)
-    told = [each for each in events if each.kind in _ALWAYS_TOLD]
-    if before <= _MOST_EVENTS:
-        why = f"more than {_MOST_EVENTS} events: what it says from now on is in its output only"
-        told.append(AgentEvent(AgentEventKind.OTHER, {"text": why}))
+def bounded(events: Sequence[AgentEvent], before: int) -> list[AgentEvent]:
+    """Of these events, which come after `before` others: all that fit, in their order; from then on
+    those that matter, after a note that says so."""
+    room = max(0, MOST_EVENTS - before)
+    told = list(events[:room])
+    if len(events) > room:
+        if before <= MOST_EVENTS:
+            why = f"more than {MOST_EVENTS} events: what it says from now on is in its output only"
+            told.append(_note(why))
+        told += (each for each in events[room:] if each.kind in _ALWAYS_TOLD)
     return told
+
+
+def cut_at_end(conversation: Conversation) -> list[AgentEvent]:
+    """What is not kept of an agent that has ended."""
+    cut = conversation.events - MOST_EVENTS - conversation.beyond
+    told = []
+    if cut > 0:
+        told.append(_note(f"{cut} of its {conversation.events} events were left out"))
+    if conversation.raw > MOST_RAW:
+        kept = f"the first {MOST_RAW >> 20} MiB"
+        told.append(_note(f"of the {conversation.raw} bytes of its output, {kept} are kept"))
+    return told
+
+
+def unread(size: int) -> AgentEvent:
+    """That so much of an agent's output was not read, because it had to end."""
+    return _note(f"{size} bytes of its output were left out: it was stopped before they were read")
+
+
+def _note(text: str) -> AgentEvent:
+    return AgentEvent(AgentEventKind.OTHER, {"text": text})

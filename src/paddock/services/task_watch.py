@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from paddock.domain import vitals as signs
-from paddock.domain.agent_event import AgentEvent
+from paddock.domain.agent_event import AgentEvent, AgentEventKind
 from paddock.domain.errors import PaddockError
 from paddock.domain.event import EventKind
 from paddock.domain.examination import Examined, Look, next_look
@@ -93,10 +93,13 @@ class Watch:
         task = replace(task, vitals=vitals)
         return replace(task, watch=self._guardian.judge(task, events, self._facts(task, now)))
 
-    async def carry_out(self) -> None:
-        """What the guardian wants done; told and audited, also where it could not be."""
+    async def carry_out(self, last: AgentEvent | None = None) -> None:
+        """What the guardian wants done; told and audited, also where it could not be. `last` is
+        what the agent did last."""
         # One after the other, and none while somebody is asked: each answer counts.
         while (due := self._guardian.due(self._hold.task)) and self._may_act:
+            if due[0].rule == RuleName.BUDGET_GONE and _may_be_done(last):
+                return
             first = replace(history_of(self._hold.task.watch), due=due[:1])
             outcome = await self._guardian.carry_out(replace(self._hold.task, watch=kept(first)))
             await self._hold.change(outcome.write)
@@ -248,6 +251,13 @@ class Watch:
         if refused is not None:
             await self._hands.go_on()
             await self._hands.stop(*refusal(task, refused))
+
+
+def _may_be_done(last: AgentEvent | None) -> bool:
+    """Many agents say what they used right before they say that they are done. Stopped between the
+    two, a finished one would wait for an answer that it does not need. It is asked about with the
+    next thing that it does, or with the next heartbeat."""
+    return last is not None and last.kind is AgentEventKind.USAGE
 
 
 def _with_pulse(tx: Transaction, task: TaskRecord, health: Thresholds, now: float) -> TaskRecord:

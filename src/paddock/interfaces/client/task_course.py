@@ -1,7 +1,7 @@
 """What becomes of a task: followed, steered, ended, and what it leaves."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import aiohttp
 
@@ -80,22 +80,20 @@ class AsyncTaskCourse(AsyncTaskOrders):
     async def diff(self) -> Diff:
         """What it changed. Conflict while that is not known."""
         cut: list[bool] = []
-        pieces = self._pieces("diff", lambda headers: cut.append(headers.get(_CUT) == "true"))
-        text = b"".join([piece async for piece in pieces])
+        text = b"".join([piece async for piece in self._pieces("diff", lambda: cut.append(True))])
         return Diff(text, is_cut=any(cut))
 
-    async def output(self) -> AsyncIterator[bytes]:
-        """What its agent has written so far, as it wrote it, piece by piece."""
-        async for piece in self._pieces("output"):
+    async def output(self, on_cut: Callable[[], object] | None = None) -> AsyncIterator[bytes]:
+        """What its agent has written so far, as it wrote it, piece by piece. `on_cut` is called
+        first if it wrote more than is kept."""
+        async for piece in self._pieces("output", on_cut):
             yield piece
 
-    async def _pieces(
-        self, what: str, look: Callable[[Mapping[str, str]], None] | None = None
-    ) -> AsyncIterator[bytes]:
+    async def _pieces(self, what: str, on_cut: Callable[[], object] | None) -> AsyncIterator[bytes]:
         call = Call("GET", f"{self._path}/{what}")
         async with self._server.open(call) as response:
-            if look is not None:
-                look(response.headers)
+            if on_cut is not None and response.headers.get(_CUT) == "true":
+                on_cut()
             try:
                 async for piece in response.content.iter_any():
                     yield piece

@@ -18,6 +18,7 @@ from paddock.interfaces.api.routes.events import place_to_follow
 from paddock.interfaces.api.streams import Format
 from paddock.ports.tasks import Output
 from paddock.services.events import Interest
+from paddock.services.task_reading import MOST_RAW
 
 router = APIRouter(prefix="/v1/tasks/{task}", tags=["tasks"])
 ENDS = frozenset({EventKind.TASK_COMPLETED, EventKind.TASK_FAILED, EventKind.TASK_CANCELLED})
@@ -28,20 +29,24 @@ _STREAMS: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/event-stream": {}, "application/x-ndjson": {}}},
     204: {"description": "it is over, and all of it was told"},
 }
+_CUT: dict[str, Any] = {
+    "X-Paddock-Cut": {
+        "description": "`true` when it is longer than what is here",
+        "required": True,
+        "schema": {"type": "string"},
+    }
+}
 _OUTPUT: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/plain": {"schema": {"type": "string"}}, "application/x-ndjson": {}}}
+    200: {
+        "content": {"text/plain": {"schema": {"type": "string"}}, "application/x-ndjson": {}},
+        "headers": _CUT,
+    }
 }
 _DIFF: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "as `git apply` takes it",
         "content": {"text/x-diff": {"schema": {"type": "string"}}},
-        "headers": {
-            "X-Paddock-Cut": {
-                "description": "`true` when it is longer than what is here",
-                "required": True,
-                "schema": {"type": "string"},
-            }
-        },
+        "headers": _CUT,
     }
 }
 
@@ -115,12 +120,15 @@ async def output(
     ] = -1,
     form: Annotated[OutputFormat, Query(alias="format")] = OutputFormat.PLAIN,
 ) -> StreamingResponse:
-    """What its agent has written so far, as it wrote it: the lines that its events were made of."""
+    """What its agent has written so far, as it wrote it: the lines that its events were made of.
+    The first 32 MiB are kept."""
     known = await given.tasks.get(who, task)
     pieces = _pieces(given, who, known.id, (run, offset))
     body = streams.attended(_written(pieces, form), given.access.stays.stay(who))
     kind = "text/plain" if form is OutputFormat.PLAIN else "application/x-ndjson"
-    return StreamingResponse(body, media_type=kind, headers=_SAFE)
+    is_cut = known.conversation.raw > MOST_RAW
+    headers = {**_SAFE, "x-paddock-cut": str(is_cut).lower()}
+    return StreamingResponse(body, media_type=kind, headers=headers)
 
 
 async def _pieces(

@@ -211,9 +211,12 @@ def output(task_id: str) -> None:
     """Print what the agent of a task wrote, as it wrote it."""
 
     async def pour(each: AsyncTask) -> None:
-        writer = Writer(STDOUT)
-        async for piece in each.output():
+        writer, cut = Writer(STDOUT), []
+        async for piece in each.output(lambda: cut.append(True)):
             await writer.write(piece)
+        if cut:
+            note = "note: this is not all of it: the first 32 MiB of an agent's output are kept"
+            click.echo(note, err=True)
 
     _with(task_id, pour)
 

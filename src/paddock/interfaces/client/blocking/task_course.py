@@ -3,7 +3,7 @@
 Written by scripts/blocking.py; do not edit.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from paddock.interfaces.client.blocking.task_orders import TaskOrders
 from paddock.interfaces.client.portal import portal
@@ -47,6 +47,7 @@ class TaskCourse(TaskOrders):
         """What it changed. Conflict while that is not known."""
         return portal().run(self._inner.diff())
 
-    def output(self) -> Iterator[bytes]:
-        """What its agent has written so far, as it wrote it, piece by piece."""
-        return portal().each(self._inner.output())
+    def output(self, on_cut: Callable[[], object] | None = None) -> Iterator[bytes]:
+        """What its agent has written so far, as it wrote it, piece by piece. `on_cut` is called
+        first if it wrote more than is kept."""
+        return portal().each(self._inner.output(on_cut))
