@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from paddock.domain.agent import Brief, PlacedFile, Traits
 from paddock.domain.broker.binding import Binding, Way, url_inside
+from paddock.domain.broker.models import KNOWN
 from paddock.domain.conversation import Stage
 from paddock.domain.errors import InvalidRequest, NotFound
 from paddock.domain.records import SandboxRecord
@@ -76,6 +77,7 @@ class AgentSettings:
         team_id, app = principal.team_id, wish.workspace.app
         bound = self._bindings.of(sandbox) if sandbox else self._bindings.of_any(team_id, app)
         routes = _routes(bound)
+        urls, keys = ways_to_models(routes, {**(sandbox.env if sandbox else {}), **wish.env})
         agent.check(
             Brief(
                 wish.prompt,
@@ -84,8 +86,8 @@ class AgentSettings:
                 home="/",
                 model=wish.model or agent.traits.default_model,
                 mode=wish.mode,
-                routes={name: url_inside(each)[1] for name, each in routes.items()},
-                keys={name: each.env for name, each in routes.items()},
+                routes=urls,
+                keys=keys,
                 options=wish.options,
             )
         )
@@ -116,6 +118,7 @@ class AgentSettings:
         wish = self._reviewing(wish) if conversation.stage is Stage.REVIEW else wish
         traits = self.agent(wish.agent).traits
         routes = _routes(self._bindings.of(sandbox))
+        urls, keys = ways_to_models(routes, {**sandbox.env, **wish.env})
         brief = Brief(
             prompt,
             conversation.run_key(task.id),
@@ -125,8 +128,8 @@ class AgentSettings:
             mode=mode,
             program=await self._program(wish.agent) if traits.package else "",
             session=conversation.session,
-            routes={name: url_inside(each)[1] for name, each in routes.items()},
-            keys={name: each.env for name, each in routes.items()},
+            routes=urls,
+            keys=keys,
             tools=wish.tools,
             options=wish.options,
             env=wish.env,
@@ -154,6 +157,23 @@ def in_full(task: TaskRecord, sandbox: SandboxRecord, directory: str) -> TaskWis
 
 def _routes(bindings: Iterable[Binding]) -> dict[str, Binding]:
     return {each.route: each for each in bindings if each.way is Way.MODEL}
+
+
+def ways_to_models(
+    routes: Mapping[str, Binding], env: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """By route, the base URL and the name of the variable that holds the key.
+
+    A base URL in the environment of the task or its sandbox comes before a bound route: the key
+    beside it must not go anywhere else, whether or not an agent reads that variable itself."""
+    urls = {name: url_inside(each)[1] for name, each in routes.items()}
+    keys = {name: each.env for name, each in routes.items()}
+    for name, known in KNOWN.items():
+        if url := env.get(known.url_variable):
+            urls[name] = url
+            if known.key_variable in env:
+                keys[name] = known.key_variable
+    return urls, keys
 
 
 def _has_credential(traits: Traits, routes: Mapping[str, Binding], names: set[str]) -> bool:

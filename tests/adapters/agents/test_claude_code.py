@@ -289,6 +289,15 @@ def test_it_is_started_with_arguments_and_never_with_the_prompt():
     assert json.loads(say.data)["message"]["content"] == prompt
 
 
+def test_a_prompt_or_message_that_starts_with_a_slash_is_none_of_its_commands():
+    (said,) = CLAUDE.begin(brief("/clear is what I want to know about")).says
+    content = json.loads(said.data)["message"]["content"]
+    assert not content.lstrip().startswith("/")
+    assert content.endswith("\n\n/clear is what I want to know about")
+    (told,) = CLAUDE.tell(CLAUDE.begin(brief("x")), message(" /exit", Mode.NOW)).says
+    assert json.loads(told.data)["message"]["content"].startswith("What follows")
+
+
 def test_it_goes_on_with_a_session_and_finds_a_key_of_another_name():
     launch = CLAUDE.launch(brief(session=SESSION, keys={"anthropic": "TEAM_KEY"}))
     assert launch.argv[launch.argv.index("--resume") + 1] == SESSION

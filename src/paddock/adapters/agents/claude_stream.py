@@ -30,6 +30,7 @@ from paddock.adapters.agents.lines import (
     whole,
     written,
 )
+from paddock.adapters.agents.words import as_it_stands
 from paddock.domain.agent import Say, Talk
 from paddock.domain.agent_event import AgentEvent, AgentEventKind
 from paddock.domain.message import Message, Mode
@@ -61,7 +62,8 @@ def uuid_of(name: str) -> str:
 
 
 def user(words: str, **more: str) -> bytes:
-    return written({"type": "user", "message": {"role": "user", "content": words}, **more})
+    said = {"role": "user", "content": as_it_stands(words)}
+    return written({"type": "user", "message": said, **more})
 
 
 def told(state: State, message: Message) -> Talk:
