@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.domain.budget import Budget, Left, Spent, standing
+from paddock.domain.conversation import Conversation
 from paddock.domain.errors import Conflict, InvalidRequest
 from paddock.domain.reason import Reason
 from paddock.domain.task import (
@@ -16,6 +17,7 @@ from paddock.domain.task import (
     check_after,
     moved,
     transition,
+    with_all_its_time,
 )
 from paddock.domain.task_wish import LONGEST_PROMPT, TaskWish, check_prompt, check_timeout
 
@@ -42,6 +44,13 @@ def test_the_clock_begins_with_the_workspace_and_ends_with_the_task():
     assert (runs.started_at, runs.deadline) == (10.0, 70.0)
     failed = moved(runs, S.FAILED, 30.0, reason=Reason.DEADLINE, detail="an hour is over")
     assert (failed.ended_at, failed.reason) == (30.0, Reason.DEADLINE)
+
+
+def test_what_comes_before_the_first_run_of_its_agent_takes_none_of_its_time():
+    made = moved(task(timeout_s=60.0), S.CREATING, 10.0)
+    assert with_all_its_time(made, 100.0).deadline == 160.0
+    begun = replace(made, conversation=Conversation(run=1))
+    assert with_all_its_time(begun, 100.0).deadline == 70.0
 
 
 @pytest.mark.proves("T2")

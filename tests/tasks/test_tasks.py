@@ -12,7 +12,9 @@ from paddock.domain.task import TaskState
 from paddock.domain.task_wish import Check, GivenFile, TaskWish, Workspace
 from paddock.services.tasks import Submission
 from paddock.testing.agent import prompt_of
-from tests.tasks.conftest import command
+from paddock.testing.reference import ReferenceProvider
+from tests.control_plane import disposable
+from tests.tasks.conftest import SETTINGS, Working, at_work, command, operator
 
 S = TaskState
 SPOKE = {"output_tokens": 3, "reasoning_tokens": 2}
@@ -396,3 +398,22 @@ async def test_a_fork_is_refused_at_once_where_there_are_none(working):
     made = await working.done({"say": "x"})
     with pytest.raises(Unsupported, match="cannot fork"):
         await working.begin({"say": "x"}, workspace=Workspace(fork=made.sandbox_id))
+
+
+class Building(ReferenceProvider):
+    """One that has a template to build first."""
+
+    async def create(self, key, spec):
+        await asyncio.sleep(5)
+        return await super().create(key, spec)
+
+
+@pytest.mark.slow
+async def test_what_is_built_before_an_agent_can_begin_takes_none_of_its_time(database):
+    async with (
+        disposable(provider=Building, database=database, settings=SETTINGS) as plane,
+        at_work(plane),
+    ):
+        working = Working(plane, await operator(plane))
+        task = await working.done({"say": "a"}, timeout_s=4.0)
+        assert task.state is S.COMPLETED, task.detail

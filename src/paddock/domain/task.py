@@ -338,6 +338,14 @@ def moved(
     )
 
 
+def with_all_its_time(task: TaskRecord, now: float) -> TaskRecord:
+    """The deadline counted from now, until the first run of its agent: a template that is built or
+    an agent that is installed on the way there takes none of a task's time."""
+    if task.deadline is None or task.conversation.run:
+        return task
+    return replace(task, deadline=now + task.wish.timeout_s)
+
+
 def check_after(task_id: str, after: Mapping[str, TaskState]) -> bool:
     """Whether it may begin. Conflict when one that comes before it can never be completed."""
     for other, state in after.items():

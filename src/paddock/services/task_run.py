@@ -16,7 +16,14 @@ from paddock.domain.errors import Conflict, NotFound, PaddockError
 from paddock.domain.event import Event, EventKind
 from paddock.domain.reason import Reason
 from paddock.domain.records import SandboxRecord
-from paddock.domain.task import Phase, TaskRecord, TaskState, check_after, moved
+from paddock.domain.task import (
+    Phase,
+    TaskRecord,
+    TaskState,
+    check_after,
+    moved,
+    with_all_its_time,
+)
 from paddock.domain.task_course import Next, Step, after_run
 from paddock.domain.task_loss import step_after
 from paddock.domain.task_review import agent_at, first_stage
@@ -177,7 +184,9 @@ class TaskRun:
             hold,
             Phase.SANDBOX,
             make,
-            lambda task, got: replace(task, sandbox_id=got["id"], provider=got["provider"]),
+            lambda task, got: with_all_its_time(
+                replace(task, sandbox_id=got["id"], provider=got["provider"]), self._clock.wall()
+            ),
         )
 
         async def settle() -> dict[str, str]:
@@ -288,7 +297,8 @@ class TaskRun:
             if task.state is TaskState.COMPLETING:  # it was not right yet
                 task = replace(moved(task, TaskState.RUNNING, now), phase=Phase.AGENT)
                 tx.events.append([state_event(task, now)])
-            return replace(change(tx, task), conversation=begun, vitals=signs.begun(now))
+            task = with_all_its_time(change(tx, task), now)
+            return replace(task, conversation=begun, vitals=signs.begun(now))
 
         with suppress(TooLate):  # then it is looked at again what there is to do
             await hold.change(begin, *events)
