@@ -3,7 +3,7 @@
 import pytest
 
 from paddock.domain.broker import Binding, Way
-from paddock.domain.broker.binding import completed, dialect_of, host_rule, url_inside
+from paddock.domain.broker.binding import completed, dialect_of, host_rule, plain_place, url_inside
 from paddock.domain.broker.masking import masked
 from paddock.domain.broker.models import Dialect
 from paddock.domain.errors import InvalidRequest
@@ -85,3 +85,17 @@ def test_values_are_masked_wherever_they_are_told():
 def test_of_a_value_that_begins_with_another_nothing_is_left_over():
     values = {"secret": "(A)", "secret-and-more": "(B) secret"}
     assert masked("secret-and-more, secret", values) == "(B) secret, (A)"
+
+
+@pytest.mark.parametrize("place", ["127.0.0.1:11434", "localhost:1234", "ollama", "192.168.1.5:80"])
+def test_a_route_over_plain_http_may_lead_to_a_name_or_an_address(place):
+    made = completed(routed("local", base_url=f"http://{place}/v1/"))
+    assert (made.is_plain, made.hosts, made.base_path) == (True, (place,), "/v1")
+    assert plain_place(place)[1] == int(place.partition(":")[2] or 80)
+
+
+@pytest.mark.parametrize("place", ["1.2.3:80", "x:0", "x:70000", "-x", "user@x", "256.1.1.1"])
+def test_a_place_that_is_none_is_refused(place):
+    with pytest.raises(InvalidRequest) as refused:
+        completed(routed("local", base_url=f"http://{place}/v1"))
+    assert refused.value.remediation

@@ -2,12 +2,16 @@
 
 import asyncio
 import json
+import os
+import signal
+import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from paddock.testing.models import Script, Turn, Usage
+from paddock.testing.models import Script, ScriptedModel, Turn, Usage
 from tests.tasks.model_outside import NAME, model_outside
 from tests.wiring_server import Server, server
 
@@ -53,7 +57,7 @@ async def call(plane: Server, method: str, path: str, body: object = None) -> di
 
 async def ended(plane: Server, marker: str, **more: object) -> dict[str, Any]:
     options = {"command": ["sh", "-c", ASK]}
-    wish = {"prompt": marker, "agent": "command", "options": options, **more}
+    wish = {"prompt": marker, "agent": "command", "options": options} | more
     task = await call(plane, "POST", "/v1/tasks", wish)
     async with asyncio.timeout(60):
         while task["ended_at"] is None:
@@ -67,9 +71,60 @@ async def test_tasks_in_one_sandbox_are_charged_for_their_own_model_use(plane: S
     """Seen in the answer that first says that it has ended: nothing is added later."""
     first = await ended(plane, "LARGE")
     second = await ended(plane, "SMALL", sandbox=first["sandbox_id"])
-    third = await ended(plane, "LARGE", sandbox=first["sandbox_id"])
-    assert [each["spent"]["cost_usd"] for each in (first, second, third)] == [
-        pytest.approx(cost("LARGE")),
-        pytest.approx(cost("SMALL")),
-        pytest.approx(cost("LARGE")),
-    ]
+    assert first["spent"]["cost_usd"] == pytest.approx(cost("LARGE"))
+    assert second["spent"]["cost_usd"] == pytest.approx(cost("SMALL"))
+
+
+async def test_a_model_on_this_host_is_a_route_that_only_an_operator_names(plane: Server):
+    """As Ollama, vLLM and LM Studio are: plain HTTP, on loopback."""
+    async with ScriptedModel(*SCRIPTS) as local:
+        secret = "/v1/secrets/LOCAL_API_KEY"
+        await call(plane, "PUT", secret, {"value": "none"})
+        route = {"route": "local", "base_url": f"{local.url}/v1"}
+        made = await plane.admin.post("/v1/teams", {"name": "other"})
+        member = replace(plane.admin, token=made["token"]["token"])
+        await member.call("PUT", secret, {"value": "none"})
+        refused = await member.call("PUT", f"{secret}/bindings/model", route)
+        assert (refused.status, refused.error["code"]) == (403, "forbidden")
+        assert "only operators" in refused.error["message"]
+        await call(plane, "PUT", f"{secret}/bindings/model", route)
+        program = ["sh", "-c", ASK.replace("OPENAI_", "LOCAL_")]
+        task = await ended(plane, "SMALL", options={"command": program})
+        assert task["spent"]["input_tokens"] == USED["SMALL"].input
+        assert len(local.turns) == 1
+        # The route leads there, and nothing else does.
+        look = {"cmd": ["curl", "-s", "-m", "5", f"{local.url}/v1/models"]}
+        path = f"/v1/sandboxes/{task['sandbox_id']}/exec"
+        assert (await call(plane, "POST", path, look))["exit_code"] != 0
+        await call(plane, "DELETE", f"{secret}/bindings/model")
+
+
+SCRIPT = """
+without_tools = true
+[[turns]]
+say = "scripted"
+usage = {input = 1234, output = 5}
+"""
+
+
+async def test_one_command_makes_agents_of_an_app_use_a_scripted_model(plane: Server, tmp_path):
+    script = tmp_path / "script.toml"
+    script.write_text(SCRIPT)
+    started = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "paddock", "test-model", str(script)),
+        env={**os.environ, "PADDOCK_URL": plane.url, "PADDOCK_TOKEN": plane.admin.token},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert started.stdout is not None
+    try:
+        said = await asyncio.wait_for(started.stdout.readline(), 30)
+        assert said.startswith(b"scripted model at http://127.0.0.1:")
+        task = await ended(plane, "anything", app="test-model")
+        assert task["spent"]["input_tokens"] == 1234
+    finally:
+        started.send_signal(signal.SIGINT)
+        assert await asyncio.wait_for(started.wait(), 30) == 0
+    left = await call(plane, "GET", "/v1/secrets?app=test-model")
+    assert left["items"] == []
+    bound = await call(plane, "GET", "/v1/bindings?app=test-model")
+    assert bound["items"] == []

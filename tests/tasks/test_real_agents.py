@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from paddock.adapters.egress.config import EgressConfig
+from paddock.adapters.egress.prices import shipped_prices
+from paddock.domain.broker.models import Tokens
 from paddock.testing.models import CallMcp, EditFile, Fail, RunShell, Script, Turn, Usage, WriteFile
 from tests.engines import AGENTS
 from tests.tasks.model_outside import NAME, ModelOutside, model_outside
@@ -79,6 +81,9 @@ LOSE = Script(
     marker="LOSE",
     afterwards=Turn(say="And that too."),
 )
+
+MUCH = Script((Turn(say="Paid.", usage=Usage(500_000, 9000)),), name="much", marker="PAY much")
+LITTLE = Script((Turn(say="Paid.", usage=Usage(90_000, 700)),), name="little", marker="PAY little")
 
 MISSING = "The model `gpt-nine` does not exist or you do not have access to it."
 GONE = Script((Turn(fail=Fail(404, MISSING)),), name="gone", marker="GONE")
@@ -150,7 +155,7 @@ async def world() -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def world_of() -> AsyncIterator[World]:
-    async with model_outside(WORK, BREAK, LONG, LOOK, LOSE, ASK, GONE) as there:
+    async with model_outside(WORK, BREAK, LONG, LOOK, LOSE, ASK, GONE, MUCH, LITTLE) as there:
         settings = {
             "egress__hosts": json.dumps({NAME: there.there.address}),
             "egress__certificates": str(there.there.certificate),
@@ -250,6 +255,24 @@ async def interrupted(world: World, real: Real, sandbox: str) -> None:
     assert (await world.call("GET", f"{path}/{sent['id']}"))["state"] == "seen"
     last = [each for each in world.outside.model.turns if "BREAK off later" in str(each.body)][-1]
     assert str(last.body).count("Leave it be.") == 1
+
+
+def charged(real: Real, *turns: Turn) -> float:
+    """In dollars, by the shipped table."""
+    price = shipped_prices().of(real.model)
+    return sum(price.cost(Tokens(each.usage.input, each.usage.output)) for each in turns)
+
+
+@pytest.mark.slow
+async def test_tasks_in_one_sandbox_pay_for_their_own_use_and_a_slash_is_no_command(world, real):
+    """To the cent, in the answer that first says that the task has ended."""
+    first = await world.ended(await world.begin(real, "/clear PAY much"))
+    assert first["state"] == "completed", first["detail"]
+    sandbox = first["sandbox_id"]
+    second = await world.ended(await world.begin(real, "/clear PAY little", sandbox=sandbox))
+    assert second["state"] == "completed", second["detail"]
+    assert round(first["spent"]["cost_usd"], 2) == round(charged(real, *MUCH.turns), 2)
+    assert round(second["spent"]["cost_usd"], 2) == round(charged(real, *LITTLE.turns), 2)
 
 
 @pytest.mark.proves("T22")

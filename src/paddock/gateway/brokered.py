@@ -41,7 +41,7 @@ class Brokered(Connection):
 
     def _follow(self, routing: Routing) -> None:
         """A route to a model API, which is spoken to in plain HTTP from inside."""
-        self.target = routing.upstream
+        self.target, self._trusted = routing.upstream, routing.is_plain
 
         def judge(request: Request) -> None:
             self._decided = routing.decision(self.fence.rules)

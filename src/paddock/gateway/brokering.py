@@ -44,6 +44,8 @@ class Brokering:
 
     dialect: Dialect | None = None
     """In which errors are told; None is ours."""
+    is_plain = False
+    """The host is spoken to in plain HTTP, and may be private: an operator has named it."""
 
     def __init__(self, fence: "Fence", target: Target) -> None:
         self._fence = fence

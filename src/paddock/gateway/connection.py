@@ -51,6 +51,7 @@ class Connection(Waiting):
         """The other side has said something since it was sent the last request."""
         self._brokering: Brokering | None = None
         """Where a secret of the sandbox is bound to the host."""
+        self._trusted = False  # named by an operator: private, and over plain HTTP
         self._refusal: Refusal | None = None
         self._key: Key | None = None
 
@@ -255,7 +256,8 @@ class Connection(Waiting):
                 (self.target.host, self.target.port),
                 self.relay.upstream_side,
                 turns=self.fence.turns,
-                verified=self._brokering is not None,
+                verified=self._brokering is not None and not self._trusted,
+                trusted=self._trusted,
             )
         except Closed as error:
             self._take_back()
@@ -299,8 +301,8 @@ class Connection(Waiting):
             decision = self._brokering.judged(decision, rules)
         why = "" if decision.allowed else "the rules were changed"
         if not why and self._pinned:
-            literal = not target.name
-            why = self.fence.outside.objection(rules, [self._pinned], target.port, literal=literal)
+            how = {"literal": not target.name, "trusted": self._trusted}
+            why = self.fence.outside.objection(rules, [self._pinned], target.port, **how)
         if why:
             self._record(decision, why)
             self.relay.abort()
@@ -365,11 +367,10 @@ class Connection(Waiting):
     def _record(self, decision: Decision, why: str) -> None:
         """Under which heading it is told of; bytes go with the last one."""
         self.flush()
-        fence, target = self.fence, self.target
+        fence, where = self.fence, (self.fence.id, self.target.host, self.target.port)
         allowed, source = decision.allowed and not why, fence.source_of(decision.rule)
         if allowed:
             self._keep_grant(decision.rule, source)
-        where = (fence.id, target.host, target.port)
         key = Key(*where, allowed, decision.by, source, why, shown=fence.shown)
         if key != self._key:
             fence.journal.add(key, connections=1)
@@ -383,8 +384,7 @@ class Connection(Waiting):
 
     def flush(self) -> None:
         """Tell of the bytes so far."""
-        relay = self.relay
-        if self._key is not None and (relay.up or relay.down):
+        if self._key is not None and ((relay := self.relay).up or relay.down):
             self.fence.journal.add(self._key, up=relay.up, down=relay.down)
             relay.up = relay.down = 0
 

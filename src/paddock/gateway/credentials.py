@@ -40,7 +40,9 @@ class Credentials:
 
     @classmethod
     def of(cls, told: Iterable[Credential]) -> "Credentials":
-        return cls(tuple(Bound(each, tuple(map(host_rule, each.hosts))) for each in told))
+        # Where a route leads is told by the route, never by the host that a program names.
+        bound = (Bound(e, () if e.plain else tuple(map(host_rule, e.hosts))) for e in told)
+        return cls(tuple(bound))
 
     def of_host(self, name: str, port: int) -> list[Credential]:
         """Headers of the sandbox's own come last, over what others have put in."""

@@ -43,16 +43,19 @@ class Outside:
         *,
         turns: Turns | None = None,
         verified: bool = False,
+        trusted: bool = False,
     ) -> tuple[asyncio.Transport, str]:
         """A connection to a name or address, and the address that it is to. Names are looked up
         within the turns of whose connection it is.
 
-        `verified` is by TLS, with who has proved to be the host of that name.
+        `verified` is by TLS, with who has proved to be the host of that name. `trusted` is for a
+        place that an operator has named, which may be private or this host.
         """
         host, port = place
         tls: dict[str, Any] = {"ssl": self.trust, "server_hostname": host} if verified else {}
         found = await self._resolve(host, turns or Turns())
-        if why := self.objection(rules, found, port, literal=not names.normal(host)):
+        literal = not names.normal(host)
+        if why := self.objection(rules, found, port, literal=literal, trusted=trusted):
             raise Closed(why)
         loop, problem = asyncio.get_running_loop(), ""
         for address in found:
@@ -71,11 +74,19 @@ class Outside:
         raise Unreachable(f"{host}:{port} could not be connected to: {problem}")
 
     def objection(
-        self, rules: Sequence[Rule], found: Sequence[str], port: int, *, literal: bool
+        self,
+        rules: Sequence[Rule],
+        found: Sequence[str],
+        port: int,
+        *,
+        literal: bool,
+        trusted: bool = False,
     ) -> str:
         own = frozenset(address for address in found if _is_of_this_host(address))
         if own and port in self.closed_ports:
             return f"port {port} of this host is Paddock's own, which no rule can allow"
+        if trusted:
+            rules = [*rules, *(_opening(address, port) for address in found)]
         return addresses.objection(rules, found, port, own=own, literal=literal)
 
     def objection_known(self, rules: Sequence[Rule], host: str, port: int) -> str:
@@ -100,6 +111,12 @@ class Outside:
             self._cache.clear()
         self._cache[host] = (time.monotonic() + _FRESH_S, found)
         return found
+
+
+def _opening(address: str, port: int) -> Rule:
+    """Comes after all others, so that what is denied stays closed."""
+    network, ports = ipaddress.ip_network(address), ((port, port),)
+    return Rule(allows=True, network=network, ports=ports, text=address, by_operator=True)
 
 
 def _strict() -> ssl.SSLContext:

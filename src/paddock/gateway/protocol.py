@@ -94,6 +94,8 @@ class Credential(msgspec.Struct, frozen=True):
     """Of a model API: the first label of the name that it has inside."""
     dialect: str = ""
     base_path: str = ""
+    plain: bool = False
+    """The API speaks plain HTTP. An operator has set the route, so its host may be private."""
     account: str = ""
     """Whose spending it counts to; several sandboxes may share one."""
     limit: float | None = None

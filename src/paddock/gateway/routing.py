@@ -1,14 +1,14 @@
-"""A route to a model API: a plain name inside, verified TLS and the key outside, and a meter."""
+"""A route to a model API: a plain name inside, the key outside, and a meter."""
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from paddock.domain.broker.binding import host_rule
+from paddock.domain.broker.binding import host_rule, plain_place
 from paddock.domain.broker.metered import Cost, cost_of, model_in
 from paddock.domain.broker.models import Dialect, Tokens, host_of
-from paddock.domain.egress import paths
+from paddock.domain.egress import names, paths
 from paddock.domain.egress.deciding import Decision, judge_connection
 from paddock.domain.egress.rule import Rule
 from paddock.gateway.bounds import DEFAULT_OUTPUT
@@ -36,8 +36,8 @@ class Routing(Brokering):
     """Of one connection, which is to one route."""
 
     def __init__(self, fence: "Fence", credential: Credential) -> None:
-        rule = host_rule(credential.hosts[0])
-        super().__init__(fence, Target(rule.host, "", rule.ports[0][0]))
+        super().__init__(fence, _target(credential))
+        self.is_plain = credential.plain
         self.dialect = self._speaks = Dialect(credential.dialect)
         self.inside = host_of(credential.route)
         self._route = credential.route
@@ -50,16 +50,21 @@ class Routing(Brokering):
         self.answers.watch, self.answers.may_splice = self._watch, False
 
     @property
+    def authority(self) -> str:
+        return self._target.authority if self.is_plain else super().authority
+
+    @property
     def upstream(self) -> Target:
         return self._target
 
     def decision(self, rules: Sequence[Rule]) -> Decision:
         """A route is a way of its own; only what is denied by name is closed to it, too."""
-        found = judge_connection(rules, self._target.name, "", self._target.port).whole
+        target = self._target
+        found = judge_connection(rules, target.name, target.address, target.port).whole
         if found.rule is not None and not found.allowed:
             return found
         text = f"model route {self._route}"
-        return Decision(allowed=True, rule=Rule(allows=True, host=self._target.name, text=text))
+        return Decision(allowed=True, rule=Rule(allows=True, host=target.host, text=text))
 
     def objection(self, request: Request, decision: Decision) -> str:
         """Why a request goes nowhere; empty when it may go on."""
@@ -168,6 +173,14 @@ class Routing(Brokering):
             else:
                 payment.release()
         self._asked.clear()
+
+
+def _target(credential: Credential) -> Target:
+    if not credential.plain:
+        rule = host_rule(credential.hosts[0])
+        return Target(rule.host, "", rule.ports[0][0])
+    host, port = plain_place(credential.hosts[0])
+    return Target(host, "", port) if names.normal(host) else Target("", host, port)
 
 
 def _check(payment: Payment) -> None:

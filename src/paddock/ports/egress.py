@@ -57,6 +57,8 @@ class Credential:
     """Of a model API; the fields from here on are about it."""
     dialect: str = ""
     base_path: str = ""
+    plain: bool = False
+    """The API speaks plain HTTP. An operator has set the route, so its host may be private."""
     account: str = ""
     limit: float | None = None
     spent: float = 0.0

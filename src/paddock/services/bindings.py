@@ -47,6 +47,12 @@ class Bindings:
                 remediation="give a time to come, or none",
             )
         _check_use(binding, found, value)
+        if binding.is_plain and not principal.operator:
+            raise Forbidden(
+                f"the route {binding.route} would go to {binding.base_url} over plain HTTP, where "
+                "nobody proves who answers: only operators may set such a route",
+                remediation="ask an operator, or give a base URL that begins with https://",
+            )
         key = _key(binding.team_id, binding.scope, binding.secret, binding.way)
         self._check_room(key, binding)
 

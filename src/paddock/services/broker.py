@@ -257,6 +257,7 @@ class Broker:
             "route": binding.route,
             "dialect": dialect_of(binding.route),
             "base_path": binding.base_path,
+            "plain": binding.is_plain,
             "account": account,
             "limit": binding.spend_limit_usd,
             "spent": await self.spending.spent(account),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from paddock import telemetry
-from paddock.domain.errors import Unsupported
+from paddock.domain.errors import InvalidRequest, Unsupported
 from paddock.interfaces.cli import toolbox as cli
 from paddock.interfaces.cli.toolbox import (
     Opened,
@@ -37,6 +37,7 @@ def toolbox(config: Path | None, log_level: str | None) -> Toolbox:
         conform=partial(_conform, settings),
         serve=partial(_serve, settings),
         recipes=partial(_recipes, settings),
+        scripted_model=_scripted_model,
         update_check_url=settings.update_check_url,
     )
 
@@ -85,6 +86,20 @@ async def _recipes(settings: Settings, wish: str) -> Recipes:
     shared = name == "local" or os.geteuid() == 0
     place = settings.local.data_dir.absolute() if shared else own_directory(settings.local)
     return recipes.Recipes(place / "templates")
+
+
+@asynccontextmanager
+async def _scripted_model(path: Path, port: int) -> AsyncIterator[str]:
+    from paddock.testing.models import BadScript, ScriptedModel, load_scripts
+
+    try:
+        scripts = load_scripts(path)
+    except BadScript as error:
+        raise InvalidRequest(
+            str(error), remediation="docs/how-to/test-agents-without-a-model.md has an example"
+        ) from error
+    async with ScriptedModel(*scripts, port=port) as model:
+        yield model.url
 
 
 async def _inspect(settings: Settings, wish: str) -> Report:

@@ -376,6 +376,9 @@ class _Parts:
             recall=self.recall,
         )
 
+    def open_egress(self, settings: Settings) -> None:
+        self.egress, self.approvals, self.egress_asks = egress_of(self, settings)
+
     async def open_secrets(self, vault: Vault) -> None:
         self.secrets, self.bindings, self.broker, self.headers = await brokered(self, vault)
         self.egress_log = EgressLog(
@@ -385,9 +388,6 @@ class _Parts:
     def open_tasks(self, settings: Settings) -> None:
         self.agents = agents_of(self, settings)
         self.task_parts = tasks_of(self, settings.tasks, self.agents)
-
-    def open_egress(self, settings: Settings) -> None:
-        self.egress, self.approvals, self.egress_asks = egress_of(self, settings)
 
     def _intake(self, config: ServerConfig) -> Intake:
         pace = RateLimit(config.events_per_second, config.events_burst)

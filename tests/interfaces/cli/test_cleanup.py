@@ -62,7 +62,8 @@ def paddock(provider: ReferenceProvider, *arguments: str) -> int:
     async def recipes(_wish: str) -> Recipes:
         raise AssertionError("nobody asked")
 
-    return run(lambda *_: Toolbox(opened, inspect, conform, serve, recipes), arguments)
+    tools = Toolbox(opened, inspect, conform, serve, recipes, recipes)
+    return run(lambda *_: tools, arguments)
 
 
 @pytest.mark.proves("L14", "C9")

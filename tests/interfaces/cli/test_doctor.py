@@ -152,7 +152,7 @@ def conformance(*verdicts: Verdict, options: tuple[str, ...] = ()) -> int:
     async def unused(*_):
         raise AssertionError("nobody asked")
 
-    toolbox = Toolbox(unused, unused, conform, unused, unused)
+    toolbox = Toolbox(unused, unused, conform, unused, unused, unused)
     return run(lambda *_: toolbox, ["doctor", "--conformance", "mine", *options])
 
 

@@ -1,5 +1,6 @@
 """A binding: the hosts that a secret may be sent to, and the form in which it is sent there."""
 
+import ipaddress
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,6 +8,7 @@ from enum import StrEnum
 from typing import NoReturn
 
 from paddock.domain.broker.models import KNOWN, Dialect, host_of
+from paddock.domain.egress import names
 from paddock.domain.egress.rule import Rule, parse
 from paddock.domain.errors import InvalidRequest
 from paddock.domain.secret import is_variable
@@ -20,7 +22,10 @@ _FRAMING = frozenset(
     ("connection", "content-length", "host", "te", "trailer", "transfer-encoding", "upgrade")
 )
 _ROUTE = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
-_BASE_URL = re.compile(r"https://(?P<host>[A-Za-z0-9.-]+(:[0-9]{1,5})?)(/[A-Za-z0-9._~/-]*)?")
+_BASE_URL = re.compile(r"https?://(?P<host>[A-Za-z0-9.-]+(:[0-9]{1,5})?)(/[A-Za-z0-9._~/-]*)?")
+_PLAIN = "http://"
+_PLAIN_PORT = 80
+_LAST_PORT = 65535
 _MOST_USD = 1_000_000
 _PARAMETER = re.compile(r"[A-Za-z0-9._~-]{1,100}")
 
@@ -74,6 +79,11 @@ class Binding:
     changed_at: float = 0.0
 
     @property
+    def is_plain(self) -> bool:
+        """A model API over plain HTTP, such as one on this host or in a private network."""
+        return self.base_url.startswith(_PLAIN)
+
+    @property
     def base_path(self) -> str:
         return "/" + path if (path := self.base_url.partition("://")[2].partition("/")[2]) else ""
 
@@ -95,7 +105,9 @@ def unusable(value: str) -> str:
 def completed(binding: Binding) -> Binding:
     """With what goes without saying said. InvalidRequest that says what is wrong with it."""
     binding = _routed(binding)
-    hosts = checked_hosts(binding.secret, binding.hosts)
+    hosts = binding.hosts
+    if not binding.is_plain:
+        hosts = checked_hosts(binding.secret, binding.hosts)
     header, form, user, parameter = binding.header, binding.format, binding.user, binding.parameter
     if binding.way is Way.HEADER:
         header = header or "Authorization"
@@ -142,8 +154,11 @@ def _routed(binding: Binding) -> Binding:
     if matched is None:
         _refuse(
             f"{binding.base_url[:80]!r} is no base URL for the route {binding.route}",
-            "give one that begins with https://, such as https://llm.example.com/v1",
+            "give one such as https://llm.example.com/v1, or http://127.0.0.1:11434/v1 for a model "
+            "on this host or in a private network",
         )
+    if url.startswith(_PLAIN):
+        plain_place(matched["host"])
     if binding.hosts and tuple(binding.hosts) != (matched["host"],):
         _refuse("a route goes to the host of its base URL alone", "leave the hosts out")
     if binding.spend_limit_usd is not None and not 0 <= binding.spend_limit_usd < _MOST_USD:
@@ -194,6 +209,19 @@ def host_rule(text: str) -> Rule:
     if ":" in rule.text:
         return rule
     return Rule(allows=True, host=rule.host, ports=_TLS_PORT, text=rule.text)
+
+
+def plain_place(text: str) -> tuple[str, int]:
+    """The name or address, and the port, of a base URL over plain HTTP."""
+    host, _, port = text.partition(":")
+    number = int(port or _PLAIN_PORT)
+    try:
+        known = names.normal(host) or str(ipaddress.IPv4Address(host))
+    except ValueError:
+        known = ""
+    if not known or not 0 < number <= _LAST_PORT:
+        _refuse(f"{text[:80]!r} is no host", "name it as `host:11434` or `192.168.1.5:11434`")
+    return known, number
 
 
 def check_header(header: str, form: str) -> None:

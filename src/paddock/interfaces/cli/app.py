@@ -171,6 +171,11 @@ COMMANDS = (
     Lazy("task", f"{_THERE}.tasks:task", "What agents are to do, and what comes of it."),
     Lazy("team", f"{_THERE}.access:team", "Teams: what belongs to one does not exist for another."),
     Lazy("template", f"{_HERE}.templates:template", "What sandboxes start from."),
+    Lazy(
+        "test-model",
+        f"{_THERE}.scripted_model:test_model",
+        "Run agents with a scripted model.",
+    ),
     Lazy("token", f"{_THERE}.access:token", "Who may come in, and for what."),
     Lazy("up", f"{_HERE}.up:up", "Start the control plane."),
     Lazy("version", f"{_HERE}.version:version", "Print the version."),

@@ -151,5 +151,7 @@ class Toolbox:
     serve: Serve
     recipes: Callable[[str], Coroutine[None, None, Recipes]]
     """Of the provider of that name, without opening it."""
+    scripted_model: Callable[[Path, int], AbstractAsyncContextManager[str]]
+    """The scripts of a file, served on this port; the URL of the model."""
     update_check_url: str = ""
     """Where releases are looked up by themselves; empty nowhere."""

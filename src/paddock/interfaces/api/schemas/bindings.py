@@ -51,7 +51,11 @@ class PutBinding(Shape):
         Field(description="for `model`: anthropic, openai, gemini, openrouter, or one of your own"),
     ] = ""
     base_url: Annotated[
-        _Short, Field(description="of a route of your own: an OpenAI-compatible https:// URL")
+        _Short,
+        Field(
+            description="of a route of your own: an OpenAI-compatible https:// URL; operators may "
+            "give an http:// one"
+        ),
     ] = ""
     spend_limit_usd: Annotated[
         float | None,

@@ -35,7 +35,7 @@ _way = click.option(
 @click.option("--user", metavar="NAME", help="Of basic authentication, git or a registry.")
 @click.option("--parameter", metavar="NAME", help="Of the query.")
 @click.option("--route", metavar="NAME", help="Of a model API: anthropic, openai, gemini, …")
-@click.option("--base-url", metavar="URL", help="Of a route of your own, OpenAI-compatible.")
+@click.option("--base-url", metavar="URL", help="OpenAI-compatible API; http:// for operators.")
 @click.option("--spend-limit", type=float, metavar="USD", help="Of each sandbox, or task.")
 @click.option("--env", metavar="NAME", help="The variable inside that has the placeholder.")
 @click.option("--sandbox", "boxes", multiple=True, metavar="SANDBOX", help="For these only.")
