@@ -95,6 +95,19 @@ async def test_a_host_that_was_allowed_for_a_task_is_closed_when_it_is_over(gran
     assert not kept
 
 
+async def test_a_host_that_its_agent_waits_for_is_told_of_with_the_task(granting):
+    task = await granting.begin()
+    asked = await granting.ask("a.example")
+    (told,) = await granting.working.events(task, "task.approval")
+    assert (told.data["title"], told.data["why"]) == ("a.example:443", "no rule allows it")
+    assert (told.data["approval"], told.data["state"]) == (asked["id"], "pending")
+    await granting.answer(asked, "denied")
+    (_, answered) = await granting.working.events(task, "task.approval")
+    assert answered.data["state"] == "denied"
+    await granting.go(task)
+    await granting.working.ended(task)
+
+
 async def test_the_next_task_in_a_sandbox_asks_anew(granting):
     first = await granting.begin()
     await granting.granted("a.example")

@@ -90,6 +90,8 @@ class EventKind(StrEnum):
     """How far its agent says that it is."""
     TASK_VERDICT = "task.verdict"
     """What its agent itself says of a check."""
+    TASK_APPROVAL = "task.approval"
+    """A connection or a command of it waits for an approval, or that was answered."""
     TASK_PHASE = "task.phase"
     """Where in its work it is."""
     TASK_STALLED = "task.stalled"

@@ -299,7 +299,10 @@ def _tell(tx: Transaction, approval: Approval, kind: EventKind, now: float) -> N
     }.get(kind, _ACTOR)
     data = told(approval)
     team, subject = approval.team_id, approval.sandbox_id
-    tx.events.append([Event(team, kind, subject, now, data, actor)])
+    events = [Event(team, kind, subject, now, data, actor)]
+    if approval.task_id and approval.kind not in _OF_TASKS:  # of those `task.waiting` tells
+        events.append(Event(team, EventKind.TASK_APPROVAL, approval.task_id, now, data, actor))
+    tx.events.append(events)
     tx.audit.append([AuditEntry(team, actor, kind, subject, now, data)])
 
 

@@ -37,7 +37,7 @@ class Asking:
             if task.is_cancelled or mail or more[0] or not asked:
                 return task
             waiting = replace(
-                moved(task, TaskState.WAITING, now, detail="its agent asks a question"),
+                moved(task, TaskState.WAITING, now, detail=f"its agent asks: {asked[0].title}"),
                 waits_for=asked[0].id,
                 waits_rule=AGENT,
                 waiting_since=now,

@@ -5,13 +5,16 @@ from collections.abc import Iterable, Mapping
 from paddock.domain.agent_event import AgentEvent
 from paddock.domain.event import Event, EventKind
 from paddock.domain.message import Message
-from paddock.domain.task import TaskRecord
+from paddock.domain.task import TaskRecord, TaskState
 
 
 def state_event(task: TaskRecord, now: float, actor: str = "") -> Event:
     data: dict[str, object] = {"name": task.name, "state": task.state, "agent": task.agent}
     if task.reason:
         data |= {"reason": task.reason, "detail": task.detail}
+    if task.state is TaskState.WAITING:
+        data |= {"detail": task.detail, "rule": task.waits_rule}
+        data |= {"approval": task.waits_for} if task.waits_for else {}
     if task.sandbox_id:
         data["sandbox"] = task.sandbox_id
     return _event(task, EventKind(f"task.{task.state}"), now, data, actor=actor)

@@ -1,12 +1,19 @@
 """Answers: tables for people, JSON for programs."""
 
 import json
+import re
 import time
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 import click
 
 _NAMED = 5
+_COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
+_UNSAFE = ("Cc", "Cs", "Zl", "Zp")
+"""Categories of Unicode that a terminal obeys or cannot show: controls, surrogates, separators."""
+_TURNS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Characters that change the direction of what follows, and so hide it."""
 
 
 def print_json(value: object) -> None:
@@ -32,8 +39,19 @@ def age(moment: float, now: float | None = None) -> str:
 
 
 def printable(text: str) -> str:
-    """A name of a sandbox's may hold anything; a terminal is not to obey it."""
-    return text if text.isprintable() else ascii(text)
+    """The text with colours removed and control characters escaped; tabs stay.
+
+    A sandbox chooses this text, so that a terminal must not obey it.
+    """
+    if text.isprintable():
+        return text
+    return "".join(map(_escaped, _COLOURS.sub("", text)))
+
+
+def _escaped(char: str) -> str:
+    if char == "\t" or not (char in _TURNS or unicodedata.category(char) in _UNSAFE):
+        return char
+    return char.encode("unicode_escape").decode()
 
 
 def tell_left_out(paths: Sequence[str], count: int, freed: int) -> None:

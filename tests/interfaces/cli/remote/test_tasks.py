@@ -1,7 +1,9 @@
 """`paddock task` as a program: run and followed, told, left, cancelled, compared."""
 
 import json
+import re
 import signal
+import time
 
 import pytest
 
@@ -69,6 +71,31 @@ def test_a_task_is_run_and_told_line_by_line(cli, tmp_path):
     assert cli.text("task", "revert", task["id"]) == f"{task['id']} reverted\n"
     followed = cli("task", "follow-up", task["id"], prompt_of(*[{"say": "more"}] * 9))
     assert (followed.returncode, b"more" in followed.stdout) == (0, True), followed.stdout
+
+
+def test_live_output_says_why_a_task_waits_and_what_answers_it(cli):
+    usage = {"usage": {"input_tokens": 120, "output_tokens": 0}}
+    asks = {"desk": ["/ask", {"question": "Which port?"}]}
+    steps = (usage, {"await": 1}, asks, {"end": "asked"}, {"say": "thanks"})
+    task = begun(cli, *steps, more=("--budget-tokens", "100"))
+    said = until_told(cli, task, "? The budget is used up")
+    assert "(rule budget_gone)" in said
+    approval = re.search(r"yes: paddock approvals allow (apr_\w+)", said)
+    cli.text("task", "send", task, "Use\tport 8080.")
+    cli.text("approvals", "allow", approval.group(1))
+    said = until_told(cli, task, "· waiting: its agent asks: Which port?")
+    assert "» Use\tport 8080.\n" in said
+    assert "· message seen: Use port 8080.\n" in said
+    approval = re.search(r"answer: paddock approvals answer (apr_\w+) --say", said)
+    cli.text("approvals", "answer", approval.group(1), "--say", "8080")
+    assert "· completed" in cli.text("task", "logs", "-f", task)
+
+
+def until_told(cli, task, words):
+    until = time.monotonic() + 30
+    while words not in (said := cli.text("task", "logs", task)):
+        assert time.monotonic() < until, said
+    return said
 
 
 @pytest.mark.proves("T17")

@@ -4,6 +4,7 @@ import json
 import sys
 import tomllib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,7 +25,8 @@ from paddock.interfaces.cli.params import (
 )
 from paddock.interfaces.cli.remote.session import answer, connected, plain
 from paddock.interfaces.cli.remote.task_health import health_options, health_wish
-from paddock.interfaces.cli.remote.task_telling import line_of, print_tasks, say_result
+from paddock.interfaces.cli.remote.task_lines import Known, line_of
+from paddock.interfaces.cli.remote.task_telling import print_tasks, say_result
 from paddock.interfaces.cli.remote.task_wishing import (
     prompt_of,
     prompt_options,
@@ -33,11 +35,13 @@ from paddock.interfaces.cli.remote.task_wishing import (
     variables_of,
 )
 from paddock.interfaces.client import AsyncAttempts, AsyncTask, Server
+from paddock.interfaces.client.results import Event
 from paddock.interfaces.client.task_results import AttemptsInfo, BatchInfo, Rehearsal, TaskInfo
 
 Create = Callable[[Server], Awaitable[AsyncTask]]
 F = TypeVar("F", bound=Callable[..., Any])
 _PASSED = ("agent", "model", "name", "sandbox", "fork", "snapshot", "template", "provider", "app")
+_WITH_PATHS = ("agent.tool_call", "agent.file_edited")
 _MODES = ("implement", "explore", "validate")
 _NUMBERS = ("budget_tokens", "budget_usd", "budget_turns", "timeout", "rounds", "mode")
 
@@ -232,8 +236,13 @@ async def followed(
     """Its events, and its end if it is over."""
     async with connected() as server:
         found = await AsyncTask.connect(task, server=server)
+        known = Known()
         async for event in found.events(after=after, follow=follow):
-            line = json.dumps(plain(event)) if invocation.json else line_of(event)
+            if invocation.json:
+                line = json.dumps(plain(event))
+            else:
+                known = await _knowing(found, known, event)
+                line = line_of(event, known)
             if line:
                 click.echo(line)
         info = await found.info()
@@ -242,6 +251,16 @@ async def followed(
     elif info.is_over:
         say_result(info)
     return exit_code(info) if follow else 0
+
+
+async def _knowing(task: AsyncTask, known: Known, event: Event) -> Known:
+    """What the line of this event needs beside it, asked for once."""
+    if event.kind in _WITH_PATHS and not known.directory:
+        known = replace(known, directory=(await task.info()).directory or "")
+    if event.kind == "task.message" and event.data.get("message") not in known.messages:
+        texts = {each.id: each.text async for each in task.messages()}
+        known = replace(known, messages=texts)
+    return known
 
 
 def exit_code(task: TaskInfo) -> int:

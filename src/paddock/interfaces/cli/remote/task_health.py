@@ -11,7 +11,6 @@ from paddock.interfaces.cli.params import Seconds
 from paddock.interfaces.client.task_results import AppHealth
 
 F = TypeVar("F", bound=Callable[..., Any])
-_WIDEST = 500
 
 
 def health_options(command: F) -> F:
@@ -62,11 +61,11 @@ def health_lines(found: AppHealth) -> Iterator[str]:
         why = f": {', '.join(map(printable, found.changed))} changed" if found.changed else ""
         yield f"    started anew: {names}{why}"
     for each in found.errors:
-        yield f"    {printable(each[:_WIDEST])}"
+        yield f"    {printable(each)}"
 
 
 def health_line(data: Mapping[str, Any]) -> str:
     """Of the event."""
     color, word = ("green", "healthy") if data.get("healthy") else ("yellow", "not healthy")
-    said = "; ".join(str(each) for each in data.get("errors", ()))[:_WIDEST]
+    said = "; ".join(str(each) for each in data.get("errors", ()))
     return click.style(f"· app {word}{': ' if said else ''}{printable(said)}", fg=color)

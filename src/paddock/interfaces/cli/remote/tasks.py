@@ -90,7 +90,7 @@ def show(invocation: Invocation, task_id: str) -> None:
         if value and name not in ("result", "links", "prompt"):
             click.echo(f"{name:<13} {printable(_said(value))}")
     click.echo()
-    click.echo(found.prompt)
+    click.echo(in_lines(found.prompt))
     click.echo()
     if found.result is not None and found.result.message:
         click.echo("its last words:")
@@ -129,7 +129,7 @@ def logs(invocation: Invocation, task_id: str, follow: bool, *, after: int) -> i
 @pass_invocation
 def send(invocation: Invocation, task_id: str, text: str, *, mode: str, ttl: float | None) -> None:
     """Tell the agent of a task something while it works."""
-    words = sys.stdin.read() if text == "-" else text
+    words = sys.stdin.buffer.read().decode("utf-8", "replace") if text == "-" else text
     sent = _with(task_id, lambda each: each.send(words, mode=mode, ttl=ttl))
     answer(invocation, sent, f"{sent.id}  {sent.state}{_expected(sent)}")
 
