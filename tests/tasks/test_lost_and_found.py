@@ -259,7 +259,7 @@ async def test_where_the_snapshot_is_gone_as_well_the_task_begins_anew(local):
 async def test_one_that_only_looks_is_replaced_also_while_it_is_looked_at(working, tmp_path, mode):
     again = tmp_path / "again"
     large = f"[ -e {again} ] || head -c 80000000 /dev/urandom > large; sync"
-    task = await working.begin({"run": large}, {"say": "one"}, mode=mode)
+    task = await working.begin({"run": large}, {"say": '{"verdict": "approve"}'}, mode=mode)
     before = await working.until(task, lambda now: now.state is S.COMPLETING)
     again.touch()
     await lose(working, before.sandbox_id)

@@ -5,9 +5,12 @@ import pytest
 from paddock.domain.agent import WorkMode
 from paddock.domain.reason import Reason
 from paddock.domain.task import TaskState as S
+from paddock.domain.task_review import Opinion
+from paddock.domain.task_warnings import UNPROVEN
 from paddock.domain.task_wish import Check, GivenFile
 from tests.tasks.conftest import command
 
+GOOD = 'It is good.\n{"verdict": "approve", "findings": []}'
 GIVEN = (GivenFile("kept.txt", b"as it was\n"),)
 
 
@@ -53,12 +56,13 @@ async def test_a_verdict_is_given_and_what_was_tried_is_put_back(working):
     judged = await working.done(
         {"run": "echo more >> kept.txt; git add -A"},
         {"run": "git -c user.name=a -c user.email=a@b commit -qm mine"},
-        {"say": "It is good."},
+        {"say": GOOD},
         workspace=working.place(task),
         mode=WorkMode.VALIDATE,
         checks=(Check("same", ("grep", "-qx", "as it was", "kept.txt")),),
     )
-    assert (judged.state, judged.result.message) == (S.COMPLETED, "It is good."), judged.detail
+    assert (judged.state, judged.result.message) == (S.COMPLETED, GOOD), judged.detail
+    assert [each.opinion for each in judged.result.reviews] == [Opinion.APPROVE]
     assert set(judged.result.reverted) == {"kept.txt", "HEAD"}
     ran = await working.plane.services.commands.run(
         working.who,
@@ -66,6 +70,45 @@ async def test_a_verdict_is_given_and_what_was_tried_is_put_back(working):
         command("git", "-C", judged.directory, "log", "--format=%s"),
     )
     assert ran.stdout == b"x\n"
+
+
+async def test_who_validates_without_a_verdict_is_asked_once_more_and_then_fails(working):
+    task = await working.done(
+        {"say": "Looks fine."}, {"end": ""}, {"say": "As I said."}, mode=WorkMode.VALIDATE
+    )
+    assert (task.state, task.reason) == (S.FAILED, Reason.NOT_APPROVED)
+    assert task.detail == "the agent gave no verdict that can be read, twice"
+    assert [each.opinion for each in task.result.reviews] == [Opinion.UNKNOWN] * 2
+
+
+async def test_a_verdict_may_come_late_or_by_report_and_a_bad_one_is_a_result_too(working):
+    bad = '{"verdict": "revise", "findings": [{"severity": "major", "text": "it is slow"}]}'
+    late = await working.done(
+        {"say": "Looks slow."}, {"end": ""}, {"say": bad}, mode=WorkMode.VALIDATE
+    )
+    assert late.state is S.COMPLETED, late.detail
+    assert late.result.reviews[-1].findings[0].text == "it is slow"
+    report = {"desk": ["/verdict", {"name": "build", "passed": False, "detail": "no"}]}
+    told = await working.done(report, {"say": "See there."}, mode=WorkMode.VALIDATE)
+    assert told.state is S.COMPLETED, told.detail
+    (review,) = told.result.reviews
+    assert (review.opinion, review.findings[0].text) == (Opinion.REVISE, "build: no")
+
+
+async def test_a_task_that_only_claims_success_is_completed_with_a_warning(working):
+    claims = await working.done({"say": "I have fixed it."})
+    assert (claims.state, claims.result.warnings) == (S.COMPLETED, (UNPROVEN,)), claims.detail
+    shown = await working.plane.admin.get(f"/v1/tasks/{claims.id}")
+    assert shown["result"]["warnings"] == [UNPROVEN]
+    for proof in (
+        {"steps": [{"run": "true"}]},
+        {"steps": [{"write": ["a", "1"]}]},
+        {"steps": [], "checks": (Check("there", ("true",)),)},
+        {"steps": [], "mode": WorkMode.EXPLORE},
+    ):
+        steps = proof.pop("steps")
+        task = await working.done(*steps, {"say": "done"}, **proof)
+        assert (task.state, task.result.warnings) == (S.COMPLETED, ()), (proof, task.detail)
 
 
 @pytest.mark.proves("T22")

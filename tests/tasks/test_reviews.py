@@ -106,11 +106,29 @@ async def test_what_is_never_approved_fails_and_is_kept(working):
 
 
 @pytest.mark.proves("T19")
-async def test_trifles_are_not_reviewed(working):
+async def test_a_change_that_is_too_small_for_a_review_is_completed_with_a_warning(working):
     given = reviewed_by([{"say": verdict("revise", major="no")}], files=(GivenFile("a", b"1\n"),))
     given["review"] = replace(REVIEW, min_lines=3)
     task = await working.done({"write": ["a", "2\n"]}, {"say": "done"}, **given)
     assert (task.state, task.result.reviews) == (S.COMPLETED, ()), task.detail
+    (warning,) = task.result.warnings
+    assert warning == "it was not reviewed: fewer than 3 lines changed (review.min_lines)"
+
+
+async def test_one_line_is_reviewed_unless_somebody_says_otherwise(working):
+    given = reviewed_by([{"say": verdict("approve")}], files=(GivenFile("a", b"1\n"),))
+    given["review"] = Review("scripted_reviewer")
+    task = await working.done({"write": ["a", "2\n"]}, {"say": "done"}, **given)
+    assert (task.state, len(task.result.reviews)) == (S.COMPLETED, 1), task.detail
+
+
+async def test_who_undoes_a_change_instead_of_mending_it_is_reviewed_again(working):
+    given = reviewed_by([{"say": verdict("revise", major="no")}])
+    given["review"] = replace(REVIEW, min_lines=2)
+    steps = ({"write": ["a", "1\n2\n"]}, {"end": "done"}, {"run": "rm a"}, {"say": "undone"})
+    task = await working.done(*steps, **given)
+    assert (task.state, task.reason) == (S.FAILED, Reason.NOT_APPROVED), task.detail
+    assert len(task.result.reviews) == 2
 
 
 async def test_a_review_is_checked_beforehand_and_shown(working):
@@ -119,7 +137,7 @@ async def test_a_review_is_checked_beforehand_and_shown(working):
     planned = await working.plane.admin.post("/v1/tasks/check", {**wish, "review": review})
     said = "\n".join(planned.body["steps"])
     assert "have it make a plan first" in said
-    assert "have scripted_reviewer review 5 lines or more" in said
+    assert "have scripted_reviewer review it in a session of its own" in said
     for wrong in ({"agent": "nobody"}, {"rounds": 11}, {"rounds": 0}, {"model": "m", **review}):
         refused = await working.plane.admin.post("/v1/tasks", {**wish, "review": wrong})
         assert 400 <= refused.status < 500, wrong

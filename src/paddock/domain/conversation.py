@@ -21,6 +21,7 @@ _MOST_ERRORS = 4096
 _BOUNDARIES = 9
 _ANSWERS = frozenset({AgentEventKind.THINKING, AgentEventKind.MESSAGE, AgentEventKind.TOOL_CALL})
 """What a model's answer is told as."""
+_TOOLS = frozenset({AgentEventKind.TOOL_CALL, AgentEventKind.FILE_EDITED})
 
 
 class Stage(StrEnum):
@@ -114,6 +115,8 @@ class Conversation:
     """The messages that the current run was begun with, until it shows that it has read them."""
     exit_code: int | None = None
     has_ended: bool = False
+    has_used_tool: bool = False
+    """Whoever does the work has called a tool or edited a file, in this run or before."""
     is_lost: bool = False
     """Its run ended because the machine or the guest under it did."""
     stage: Stage = Stage.WORK
@@ -168,6 +171,7 @@ def begun(
         opening=(*conversation.then_told, *mail),
         origin=conversation.origin,
         came_back=conversation.back_to if conversation.session else None,
+        has_used_tool=conversation.has_used_tool,
     )
 
 
@@ -209,6 +213,7 @@ def stepped(conversation: Conversation, talk: Talk) -> Conversation:
         turns=turns,
         is_answering=is_answering,
         judged=_heard(conversation.judged, talk.events),
+        has_used_tool=conversation.has_used_tool or _uses_tool(conversation.stage, talk.events),
         is_over=talk.is_over,
         must_stop=conversation.must_stop or talk.must_stop,
         then=talk.then or conversation.then,
@@ -335,6 +340,11 @@ def _heard(judged: Judged, events: tuple[AgentEvent, ...]) -> Judged:
     for event in events:
         told.hear(event)
     return Judged(told.error, told.last_words, told.did_something, told.has_completed)
+
+
+def _uses_tool(stage: Stage, events: tuple[AgentEvent, ...]) -> bool:
+    """A reviewer's tools are no sign of work."""
+    return stage is not Stage.REVIEW and any(each.kind in _TOOLS for each in events)
 
 
 def _turned(conversation: Conversation, events: tuple[AgentEvent, ...]) -> tuple[int, bool]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from paddock.domain.agent import WorkMode
 from paddock.domain.app_verdict import AppHealth
 from paddock.domain.budget import Spent
 from paddock.domain.conversation import Conversation, Stage
@@ -124,6 +125,8 @@ class Result:
     """What the agent changed though it was not to, and what was put back."""
     commit: str = ""
     """What the agent made, as a commit off all branches; its parent is the checkpoint."""
+    warnings: tuple[str, ...] = ()
+    """What a reader should doubt although the task was completed."""
     unseen: str = ""
     """Why it is not known what the agent changed, or not all of it, where that is so."""
     seconds: float = 0.0
@@ -306,7 +309,8 @@ class TaskRecord:
         review = self.wish.review
         is_reviewed = review is not None and review.rounds > 0
         is_plan = self.conversation.stage is Stage.PLAN
-        return is_plan or is_reviewed or number < self.wish.rounds.most
+        is_asked = self.wish.mode is WorkMode.VALIDATE and not self.reviews
+        return is_plan or is_reviewed or is_asked or number < self.wish.rounds.most
 
     @property
     def principal(self) -> Principal:

@@ -94,9 +94,11 @@ def _plans(wish: TaskWish) -> bool:
 def _review(wish: TaskWish) -> str:
     if wish.review is None or not wish.review.rounds:
         return ""
+    least = wish.review.min_lines
+    what = f"a change of {least} lines or more" if least else "it"
     return (
-        f"have {agent_at(wish, Stage.REVIEW)} review {wish.review.min_lines} lines or more in a "
-        f"session of its own, {wish.review.rounds} times at most, until only nits are left"
+        f"have {agent_at(wish, Stage.REVIEW)} review {what} in a session of its own, "
+        f"{wish.review.rounds} times at most, until only nits are left"
     )
 
 

@@ -15,9 +15,10 @@ from typing import Any
 
 from paddock.domain.agent import WorkMode
 from paddock.domain.conversation import Stage
+from paddock.domain.desk.saying import Claim
 from paddock.domain.reason import Reason
 from paddock.domain.task_course import Next, Step
-from paddock.domain.task_rounds import Left, first_prompt, manners
+from paddock.domain.task_rounds import VERDICT_FORM, Left, first_prompt, manners
 from paddock.domain.task_wish import Review, TaskWish
 
 _LOOKED_AT = 50_000
@@ -141,16 +142,11 @@ def review_prompt(wish: TaskWish, plan: str, diff: str, *, is_cut: bool) -> str:
         "That is not all of it: look at the files for the rest." if is_cut else "",
         "Is it right, is it all of the task, and nothing else? Look at the files, and run what you "
         f"need to be sure.{manners(WorkMode.VALIDATE)}",
-        _FORM,
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-_FORM = """\
-The last line of your answer is your verdict, as JSON in one line, with nothing behind it:
-{"verdict": "approve" or "revise", "findings": [{"severity": "major", "minor" or "nit", "text": "…"}]}
-Approve when nothing but nits is left."""  # noqa: E501 - it is one line
-ASK_AGAIN = f"Your answer has no verdict that can be read.\n\n{_FORM}"
+ASK_AGAIN = f"Your answer has no verdict that can be read.\n\n{VERDICT_FORM}"
 
 
 def _quoted(text: str) -> str:
@@ -170,6 +166,16 @@ def revise_prompt(wish: TaskWish, last: Reviewed, *, resumes: bool) -> str:
         )
     )
     return told if resumes else f"{first_prompt(wish)}\n\nThis was begun before you.\n\n{told}"
+
+
+def opinion_of(words: str, claims: Sequence[Claim]) -> tuple[Opinion, tuple[Finding, ...]]:
+    """The verdict of an agent: in its last words, or as it reported it by `report_verdict`."""
+    opinion, findings = verdict_of(words)
+    if opinion is not Opinion.UNKNOWN or not claims:
+        return opinion, findings
+    failed = [each for each in claims if not each.passed]
+    found = [Finding(Severity.MAJOR, f"{each.name}: {each.detail}"[:_LONGEST]) for each in failed]
+    return Opinion.REVISE if failed else Opinion.APPROVE, tuple(found[:_MOST_FINDINGS])
 
 
 def verdict_of(words: str) -> tuple[Opinion, tuple[Finding, ...]]:
@@ -204,6 +210,25 @@ def _finding(said: object) -> Finding:
     severity = str(said.get("severity", "")).strip().lower()
     known = Severity(severity) if severity in list(Severity) else Severity.MAJOR
     return Finding(known, str(said.get("text", ""))[:_LONGEST])
+
+
+def after_validation(
+    wish: TaskWish, reviews: Sequence[Reviewed], left: Left, *, resumes: bool
+) -> Next:
+    """What follows in the mode validate. Any verdict completes the task, none fails it."""
+    if reviews[-1].opinion is not Opinion.UNKNOWN:
+        return Next(Step.COMPLETE)
+    why = "the agent gave no verdict that can be read"
+    silent = sum(each.opinion is Opinion.UNKNOWN for each in reviews)
+    for is_so, reason, words in (
+        (silent >= _MOST_SILENT, Reason.NOT_APPROVED, f"{why}, twice"),
+        (left.is_late, Reason.DEADLINE, f"its time is up; {why}"),
+        (left.spent, Reason.BUDGET, f"{left.spent} are used; {why}"),
+    ):
+        if is_so:
+            return Next(Step.FAIL, "", reason, words)
+    prompt = ASK_AGAIN if resumes else f"{first_prompt(wish)}\n\n{ASK_AGAIN}"
+    return Next(Step.BEGIN, prompt, stage=Stage.WORK)
 
 
 def after_review(reviews: Sequence[Reviewed], limits: Review, left: Left) -> Next:

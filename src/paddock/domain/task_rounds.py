@@ -21,6 +21,10 @@ SKIPPED = "not run, because others have to pass first"
 OUT_OF_TIME = "the task's time was up"
 """So begins why a check gave no answer that its task had no time left for."""
 MOST_STALLED = 2
+VERDICT_FORM = """\
+The last line of your answer is your verdict, as JSON in one line, with nothing behind it:
+{"verdict": "approve" or "revise", "findings": [{"severity": "major", "minor" or "nit", "text": "…"}]}
+Approve when nothing but nits is left."""  # noqa: E501 - it is one line
 _TAIL = 2000
 _MOST_TOLD = 24_000
 
@@ -222,7 +226,7 @@ def manners(mode: WorkMode) -> str:
         WorkMode.EXPLORE: "\n\nOnly look: change no file. What you change is put back, and your "
         "work counts as failed.",
         WorkMode.VALIDATE: "\n\nYou may run what you want, but you are not to change files: what "
-        "you change is put back. End with your verdict.",
+        f"you change is put back. End with your verdict.\n\n{VERDICT_FORM}",
     }.get(mode, "")
 
 

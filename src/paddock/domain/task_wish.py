@@ -76,8 +76,8 @@ class Review:
     rounds: int = 2
     """So many reviews at most; 0 is none, and only a plan."""
     plan: bool = False
-    min_lines: int = 5
-    """What has changed fewer lines is not reviewed."""
+    min_lines: int = 0
+    """A change of fewer lines is not reviewed, and the result warns of that."""
 
 
 @dataclass(frozen=True, slots=True)

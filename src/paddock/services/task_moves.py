@@ -14,6 +14,7 @@ from paddock.domain.errors import Conflict, LimitExceeded, NotFound, PaddockErro
 from paddock.domain.event import Event
 from paddock.domain.reason import Reason
 from paddock.domain.task import Phase, Result, TaskRecord, TaskState, moved
+from paddock.domain.task_warnings import warnings_of
 from paddock.ports.clock import Clock
 from paddock.ports.store import Transaction
 from paddock.services import task_mail
@@ -84,6 +85,8 @@ class Moves:
                 reverted=task.reverted,
                 seconds=round(seconds, 3),
             )
+            if target is TaskState.COMPLETED:
+                result = replace(result, warnings=warnings_of(task, result))
             ended = replace(ended, result=result, paused_by="")
             task_mail.give_up(tx, task.id, f"its task is {target}", now)
             self._approvals.withdraw(tx, task.waits_for, f"its task is {target}", now)

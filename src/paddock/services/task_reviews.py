@@ -14,6 +14,8 @@ from paddock.domain.task_review import (
     Reviewed,
     Severity,
     after_review,
+    after_validation,
+    opinion_of,
     planned_prompt,
     review_prompt,
     revise_prompt,
@@ -63,7 +65,8 @@ class Reviews:
         return note(task, kind, self._clock.wall(), {"plan": plan[:_SHOWN]})
 
     async def begin(self, hold: Hold) -> Next:
-        """Somebody looks at what is done; not at trifles."""
+        """Somebody looks at what is done. A change may be too small for that by `min_lines`, but
+        not one that a reviewer has found fault with."""
         wish = hold.task.wish
         assert wish.review is not None
         if not wish.review.rounds:
@@ -71,7 +74,8 @@ class Reviews:
         got = await hold.step(
             f"reviewing.{hold.task.conversation.run}", lambda: self._seen(hold.task), _with_words
         )
-        if got["lines"] < wish.review.min_lines and not got.get("unread"):
+        is_small = got["lines"] < wish.review.min_lines and not got.get("unread")
+        if is_small and not hold.task.reviews:
             return Next(Step.COMPLETE)
         prompt = review_prompt(wish, hold.task.plan, got["diff"], is_cut=got["is_cut"])
         return Next(Step.BEGIN, prompt, stage=Stage.REVIEW)
@@ -108,6 +112,19 @@ class Reviews:
             prompt = revise_prompt(task.wish, task.reviews[-1], resumes=resumes)
             return replace(following, prompt=prompt)
         return following
+
+    async def validate(self, hold: Hold, left: Left, *, resumes: bool) -> Next:
+        """What follows from the verdict of a task in the mode validate."""
+
+        async def read() -> dict[str, Any]:
+            task = await hold.refresh()  # its agent may have reported a verdict since
+            opinion, findings = opinion_of(talks.verdict(task.conversation).last_words, task.claims)
+            return {"opinion": opinion, "findings": [asdict(each) for each in findings]}
+
+        await hold.step(f"review.{hold.task.conversation.run}", read, _with_review, self._told)
+        task = hold.task
+        resumes = resumes and bool(task.conversation.session)
+        return after_validation(task.wish, task.reviews, left, resumes=resumes)
 
     def _told(self, task: TaskRecord, _got: Any) -> list[Event]:
         data = task.reviews[-1].told()

@@ -11,6 +11,7 @@ from typing import Any
 
 from paddock.domain import conversation as talks
 from paddock.domain import vitals as signs
+from paddock.domain.agent import WorkMode
 from paddock.domain.conversation import Conversation, Stage
 from paddock.domain.errors import Conflict, NotFound, PaddockError
 from paddock.domain.event import Event, EventKind
@@ -374,9 +375,12 @@ class TaskRun:
             left = self._judging.left(hold.task)
             return await self._reviews.judge(hold, left, resumes=resumes)
         following = unkept or await self._judging.judge(hold, resumes=resumes)
-        if following.step is Step.COMPLETE and hold.task.wish.review is not None:
-            return await self._reviews.begin(hold)
-        return following
+        if following.step is not Step.COMPLETE:
+            return following
+        if hold.task.wish.mode is WorkMode.VALIDATE:
+            left = self._judging.left(hold.task)
+            return await self._reviews.validate(hold, left, resumes=resumes)
+        return await self._reviews.begin(hold) if hold.task.wish.review is not None else following
 
     async def _see_app(self, hold: Hold) -> None:
         """Without what its agent was not to change."""

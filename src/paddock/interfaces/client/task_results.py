@@ -169,6 +169,8 @@ class TaskResult:
     commit: str | None
     unseen: str | None
     """Why it is not known what was changed, where it is not."""
+    warnings: tuple[str, ...]
+    """What to doubt although the task was completed."""
     seconds: float
 
 

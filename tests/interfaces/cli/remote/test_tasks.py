@@ -201,7 +201,7 @@ def test_rounds_are_told_and_what_is_not_known_is_no_pass(cli):
     more = ("--plan", "--review", "scripted", "--reviews", "4", "--mode", "implement")
     planned = cli.text("task", "run", prompt_of(*steps), *HERE, *more, "--dry-run")
     assert "have it make a plan first" in planned
-    assert "have scripted review 5 lines or more in a session of its own, 4 times" in planned
+    assert "have scripted review it in a session of its own, 4 times" in planned
     only = cli.text("task", "run", prompt_of(*steps), *HERE, "--plan", "--dry-run")
     assert ("make a plan first" in only, "review" in only) == (True, False)
     said = cli.text("task", "run", prompt_of(*steps), *HERE, *check)

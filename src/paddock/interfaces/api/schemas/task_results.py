@@ -93,6 +93,7 @@ class ResultShape(Shape):
     verdicts: list[VerdictShape] = Field(description="the agent's own word; no check's pass")
     commit: str | None = Field(description="what it made, off all branches; the sandbox has it")
     unseen: str | None = Field(description="why it is not known what was changed, where it is not")
+    warnings: list[str] = Field(description="what to doubt although the task was completed")
     seconds: float
 
 
@@ -138,6 +139,7 @@ def show_result(result: Result, claims: Sequence[Claim] = ()) -> ResultShape:
         ],
         commit=result.commit or None,
         unseen=result.unseen or None,
+        warnings=list(result.warnings),
         seconds=round(result.seconds, 3),
     )
 

@@ -113,8 +113,9 @@ class ReviewShape(Shape):
     ] = 2
     plan: Annotated[bool, Field(description="it makes a plan first, and works by it")] = False
     min_lines: Annotated[
-        int, Field(ge=0, le=1 << 20, description="what changed fewer is not reviewed")
-    ] = 5
+        int,
+        Field(ge=0, le=1 << 20, description="a smaller change is not reviewed; 0 reviews any"),
+    ] = 0
 
     def read(self) -> Review:
         return Review(self.agent, self.model, self.rounds, self.plan, self.min_lines)

@@ -44,6 +44,10 @@ def say_result(task: TaskInfo) -> None:
         click.echo(f"  put back                {printable(path)}")
     if result.unseen:
         click.echo(f"  what was changed is not known: {in_lines(result.unseen)}")
+    for warning in result.warnings:
+        click.echo(click.style(f"  warning: {in_lines(warning)}", fg="yellow"))
+    for review in result.reviews:
+        click.echo(f"  review {review.number}: {review.verdict}")
     for check in result.checks:
         how = check.why if check.state == "unknown" else f"exit {check.exit_code}"
         click.echo(f"  {MARKS[check.state]} {check.name}  {how}  {check.seconds:.1f} s")
