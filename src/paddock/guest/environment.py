@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from .errors import invalid
 from .users import Account
 
+AGENTS_BIN = "/opt/paddock/agents/bin"
+"""The programs of installed agents, where the provider shows them; see `domain.agent.AGENTS`."""
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -35,6 +38,11 @@ def basic(account: Account, sandbox_id: str) -> dict[str, str]:
         "E2B_SANDBOX": "true",
         "PADDOCK_SANDBOX_ID": sandbox_id,
     }
+
+
+def with_agents(path: str) -> str:
+    """Agents come last: a program of the template stands before one of the host."""
+    return f"{path}:{AGENTS_BIN}" if os.path.isdir(AGENTS_BIN) else path
 
 
 def pack(*layers: Mapping[str, str]) -> dict[bytes, bytes]:

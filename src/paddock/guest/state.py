@@ -162,10 +162,11 @@ class GuestState:
         """A command as it was asked for, completed with what the sandbox adds."""
         if not argv:
             raise invalid("a command needs at least a name")
-        basic = environment.basic(account, self.sandbox_id)
+        basic = {**environment.basic(account, self.sandbox_id), **self.env}
+        basic["PATH"] = environment.with_agents(basic["PATH"])
         return Command(
             argv=[encode(argument) for argument in argv],
-            env=environment.pack(basic, self.env, env),
+            env=environment.pack(basic, env),
             cwd=self.absolute(cwd, account) if cwd else self._start_directory(account),
             account=account,
             stdin=stdin,

@@ -62,7 +62,7 @@ async def _installed(store: NpmAgentStore, package: Package = AGENT) -> list[str
 
 
 def _left(place: Path) -> list[str]:
-    return sorted(entry.name for entry in place.iterdir())
+    return sorted(entry.name for entry in place.iterdir() if entry.name != "bin")
 
 
 async def test_it_is_there_for_everyone_to_read_and_execute(
@@ -76,6 +76,12 @@ async def test_it_is_there_for_everyone_to_read_and_execute(
     assert said[0] == "npm installs @acme/agent 1.0.0"
     assert found.inside == f"{AGENTS}/acme-agent-1.0.0/node_modules/@acme/agent/bin/agent"
     assert _left(place) == ["acme-agent-1.0.0"]
+    link = place / "bin" / "agent"
+    assert link.resolve() == (place / found.program).resolve()
+    assert not link.readlink().is_absolute(), "sandboxes see it at another place"
+    link.unlink()
+    assert await store.find(AGENT) == found
+    assert link.is_symlink(), "also of one that was installed before"
     modes = {stat.S_IMODE(each.stat().st_mode) for each in (place / found.program).parents[0:3]}
     assert modes == {0o755}
     assert stat.S_IMODE((place / found.program).stat().st_mode) == 0o755

@@ -20,6 +20,7 @@ from paddock.domain.agent import Package
 from paddock.domain.errors import Broken, LimitExceeded, Unavailable
 from paddock.ports.agent_store import Installed, Progress
 
+_BIN = "bin"
 _NOTE = "paddock.json"
 _MODULES = "node_modules"
 _FIRST_PAUSE_S = 0.01
@@ -75,6 +76,8 @@ class NpmAgentStore:
             return None
         if seen.st_size != size or not seen.st_mode & stat.S_IXOTH:
             return None
+        with suppress(OSError):  # whoever may not write here may still use it by its path
+            _link(place, program)
         return Installed(package, f"{place.name}/{program}")
 
     async def _working(self, package: Package, progress: Progress) -> Installed | None:
@@ -113,6 +116,7 @@ class NpmAgentStore:
                 place.rename(aside)
                 shutil.rmtree(aside, ignore_errors=True)
             draft.rename(place)
+            _link(place, program)
         return Installed(package, f"{place.name}/{program}")
 
     @asynccontextmanager
@@ -167,6 +171,20 @@ def _note(package: Package, place: Path, program: str) -> None:
     draft.write_text(json.dumps(told))
     draft.chmod(0o644)
     draft.rename(place / _NOTE)
+
+
+def _link(place: Path, program: str) -> None:
+    """The directory `bin` beside it has its program by name; sandboxes have that on their PATH."""
+    target = Path("..", place.name, program)
+    link = place.with_name(_BIN) / target.name
+    if link.is_symlink() and link.readlink() == target:
+        return
+    link.parent.mkdir(mode=0o755, exist_ok=True)
+    link.parent.chmod(0o755)
+    draft = link.with_name(f".{link.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    draft.symlink_to(target)
+    draft.rename(link)
 
 
 def _begin(draft: Path) -> None:

@@ -49,6 +49,26 @@ async def test_they_are_seen_and_nothing_of_them_is_on_the_disk(
         await provider.aclose()
 
 
+async def test_their_programs_are_on_the_path_behind_those_of_the_template(
+    installation: Installation, tmp_path: Path
+) -> None:
+    agents = tmp_path / "agents"
+    provider = await _opened(installation, agents=agents)
+    try:
+        program = agents / "acme-1.0" / "hello"
+        program.parent.mkdir()
+        program.write_text("#!/bin/sh\necho from the host\n")
+        program.chmod(0o755)
+        (agents / "bin").mkdir()
+        for name in ("hello", "cat"):
+            (agents / "bin" / name).symlink_to("../acme-1.0/hello")
+        assert await _say(provider, "hello") == "from the host"
+        assert await _say(provider, "echo of the template | cat") == "of the template"
+        assert await _say(provider, "PATH=/bin; command -v hello || echo none") == "none"
+    finally:
+        await provider.aclose()
+
+
 async def test_without_them_there_is_no_trace_of_them(installation: Installation) -> None:
     provider = await _opened(installation)
     try:
