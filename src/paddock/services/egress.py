@@ -70,7 +70,8 @@ class Egress:
         self._changes = changes
         self._providers = providers
         self._granted = granted
-        self._shipped = {name: EgressWish(rules=tuple(rules)) for name, rules in shipped.items()}
+        self.shipped = {name: EgressWish(rules=tuple(rules)) for name, rules in shipped.items()}
+        """The presets that come with Paddock, by name."""
         self._preset = preset
         self._kept: dict[str, EgressWish] = {}
         self._turn = asyncio.Lock()
@@ -185,7 +186,7 @@ class Egress:
         principal.require(reads)
         found = self._kept.get(key_of(principal.team_id, holder, name))
         if found is None and holder is Holder.PRESET:
-            found = self._shipped.get(name)
+            found = self.shipped.get(name)
         if found is None:
             raise NotFound(
                 f"there is no egress policy of the {holder} {name[:80]}",
@@ -196,7 +197,7 @@ class Egress:
     async def presets(self, principal: Principal) -> list[str]:
         principal.require(Scope.TEMPLATES_READ)
         own = (key for key in self._kept if key.startswith(f"{Holder.PRESET}."))
-        return sorted({*self._shipped, *(key.partition(".")[2] for key in own)})
+        return sorted({*self.shipped, *(key.partition(".")[2] for key in own)})
 
     async def put_on(
         self, principal: Principal, holder: Holder, name: str, wish: EgressWish | None
@@ -249,7 +250,7 @@ class Egress:
 
     def _held(self, team_id: str, holder: Holder, name: str) -> Held:
         """Where the rules of a preset, a template or an app are kept."""
-        shipped = self._shipped.get(name) if holder is Holder.PRESET else None
+        shipped = self.shipped.get(name) if holder is Holder.PRESET else None
         return Held(holder, name, team_id, shipped)
 
     async def apply(self, sandbox: SandboxRecord | None = None, *, is_waking: bool = False) -> None:
@@ -303,7 +304,7 @@ class Egress:
     ) -> Effective:
         says = self._says(sandbox)
         name = preset_of(says, self._preset)
-        preset = self._kept.get(f"{Holder.PRESET}.{name}") or self._shipped.get(name)
+        preset = self._kept.get(f"{Holder.PRESET}.{name}") or self.shipped.get(name)
         begun = Say(f"{Holder.PRESET} {name}", preset or EgressWish(), is_operator=True)
         return combined([begun, *says], default, self._granted.rules(sandbox))
 
@@ -324,11 +325,11 @@ class Egress:
     def _check_preset(self, wish: EgressWish) -> None:
         begins = f"{Holder.PRESET}."
         kept = (key.removeprefix(begins) for key in self._kept if key.startswith(begins))
-        known = {*self._shipped, *kept}
+        known = {*self.shipped, *kept}
         if wish.preset and wish.preset not in known:
             raise NotFound(
                 f"there is no preset {wish.preset[:80]!r}",
-                remediation=f"use one of: {', '.join(sorted(self._shipped))}",
+                remediation=f"use one of: {', '.join(sorted(self.shipped))}",
             )
 
     async def _change(

@@ -337,3 +337,15 @@ async def test_an_app_or_a_template_is_no_preset(plane):
     for name in (f"app.{team}.shop", "template.plain", f"app.{team}.nothing"):
         answer = await plane.admin.call("PUT", "/v1/sandboxes/box/egress", {"preset": name})
         assert (answer.status, answer.error["code"]) == (404, "not_found"), answer.body
+
+
+async def test_rules_that_come_with_paddock_are_not_dropped_from_a_preset_in_silence(plane):
+    path = "/v1/egress/presets/development"
+    shipped = (await plane.admin.get(path))["rules"]
+    changed = await plane.admin.call("PUT", path, {"rules": [*shipped[1:], "own.example"]})
+    (warning,) = changed["warnings"]
+    assert f"without 1 rules that come with Paddock: {shipped[0]};" in warning
+    assert "`paddock egress rm --preset development` brings them back" in warning
+    assert (await plane.admin.get(path))["warnings"] == [warning]
+    await plane.admin.delete(path)
+    assert (await plane.admin.get(path))["warnings"] == []

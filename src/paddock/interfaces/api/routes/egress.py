@@ -13,6 +13,7 @@ from paddock.interfaces.api.schemas.egress import (
     PresetNames,
     show_decision,
     show_held,
+    show_preset,
     show_standing,
 )
 from paddock.services.egress_changes import Holder
@@ -99,14 +100,15 @@ async def list_presets(given: Given, who: Who) -> PresetNames:
 @router.get("/egress/presets/{preset}")
 async def get_preset(given: Given, who: Who, preset: str) -> EgressHeldShape:
     """The rules of a preset."""
-    return show_held(await given.egress.of(who, Holder.PRESET, preset), f"preset {preset}")
+    found = await given.egress.of(who, Holder.PRESET, preset)
+    return show_preset(found, preset, given.egress.shipped.get(preset))
 
 
 @router.put("/egress/presets/{preset}")
 async def put_preset(given: Given, who: Who, preset: str, wish: EgressWishShape) -> EgressHeldShape:
     """Instead of the one that comes with Paddock, or a new one. For operators."""
     await given.egress.put_on(who, Holder.PRESET, preset, wish.read())
-    return show_held(wish.read(), f"preset {preset}")
+    return show_preset(wish.read(), preset, given.egress.shipped.get(preset))
 
 
 @router.delete("/egress/presets/{preset}", status_code=204)

@@ -37,6 +37,8 @@ Preset = Annotated[
 _URL = re.compile(r"(?:(https?)://)?([^/?#\s]+)([^#\s]*)", re.I)
 _PORTS = {"http": 80, "https": 443, "": 443}
 
+_NAMED = 5
+
 
 class EgressWishShape(Shape):
     """What is wanted; what is left out is left to those that have a say as well."""
@@ -55,7 +57,9 @@ class EgressWishShape(Shape):
 class EgressHeldShape(EgressWishShape):
     """What an app, a template or a preset has of its own."""
 
-    warnings: list[str] = Field(description="rules that never decide anything, and why")
+    warnings: list[str] = Field(
+        description="rules that never decide anything and shipped rules that are gone, and why"
+    )
 
 
 class AllowRules(Shape):
@@ -139,6 +143,20 @@ def show_wish(wish: EgressWish) -> EgressWishShape:
     return EgressWishShape.model_construct(
         mode=wish.mode, preset=wish.preset, rules=list(wish.rules), on_block=wish.on_block
     )
+
+
+def show_preset(wish: EgressWish, name: str, shipped: EgressWish | None) -> EgressHeldShape:
+    """With a warning when rules that come with Paddock are not in it any more."""
+    shown = show_held(wish, f"preset {name}")
+    gone = [rule for rule in (shipped.rules if shipped else ()) if rule not in wish.rules]
+    if gone:
+        more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
+        shown.warnings.append(
+            f"preset {name} is without {len(gone)} rules that come with Paddock: "
+            f"{', '.join(gone[:_NAMED])}{more}; `paddock egress rm --preset {name}` brings "
+            "them back, and takes away your own"
+        )
+    return shown
 
 
 def show_held(wish: EgressWish, source: str) -> EgressHeldShape:
