@@ -13,7 +13,7 @@ from paddock.domain.vitals import Thresholds
 from paddock.services.commands import Command
 from paddock.services.events import Interest
 from paddock.services.task_config import TasksConfig
-from paddock.services.tasks import Submission
+from paddock.services.task_plans import Submission
 from paddock.settings import AgentsConfig, Settings
 from paddock.testing.agent import prompt_of
 from tests.control_plane import disposable

@@ -2,7 +2,7 @@
 
 from paddock.domain.task_wish import Workspace
 from paddock.ports.egress import ModelUse
-from paddock.services.sandboxes import Amendment
+from paddock.services.amendments import Amendment
 from paddock.services.spending import account_of, note_use
 from paddock.services.wishes import Wish
 

@@ -9,7 +9,7 @@ from paddock.domain.errors import Conflict, InvalidRequest, NotFound
 from paddock.domain.task import TaskState
 from paddock.domain.task_wish import Check, TaskWish, Workspace
 from paddock.services.task_attempts import Attempts, Variant
-from paddock.services.tasks import Submission
+from paddock.services.task_plans import Submission
 from paddock.testing.agent import prompt_of
 from tests.tasks.conftest import SETTINGS, on_local
 

@@ -12,7 +12,7 @@ from paddock.domain.task import TaskState
 from paddock.domain.task_wish import Check, TaskWish, Workspace
 from paddock.ports.approvals import ApprovalFilter
 from paddock.ports.store import Page
-from paddock.services.tasks import Submission
+from paddock.services.task_plans import Submission
 
 S = TaskState
 QUESTION = {"question": "Which database?", "options": ["SQLite", "PostgreSQL"]}

@@ -51,6 +51,14 @@ async def at(place: Path):
         yield Granting(Working(plane, await operator(plane)))
 
 
+async def other(granting, task) -> str:
+    """A directory beside that of the task, where nothing lies that it waits for."""
+    made = f"{task.directory}/2"
+    run = granting.plane.services.commands.run
+    await run(granting.working.who, task.sandbox_id, command("mkdir", made))
+    return made
+
+
 @pytest.fixture
 def place():
     made = Path(tempfile.mkdtemp(prefix="pd-"))
@@ -117,7 +125,7 @@ async def test_the_next_task_in_a_sandbox_asks_anew(granting):
     late = await granting.answer(open_question, "allowed_task")
     assert (late.status, late.error["code"]) == (409, "conflict"), late.body
     assert "is over" in late.error["message"]
-    second = await granting.begin(sandbox=first.sandbox_id, directory=f"{first.directory}/2")
+    second = await granting.begin(sandbox=first.sandbox_id, directory=await other(granting, first))
     assert texts(granting.plane) == ["known.example", "a.example:443"], "nobody has looked"
     await granting.asks.look()
     assert texts(granting.plane) == ["known.example"]

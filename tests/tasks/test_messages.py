@@ -11,7 +11,7 @@ from paddock.domain.message import LONGEST_TTL_S, MessageState, Mode
 from paddock.domain.task import TaskState
 from paddock.domain.task_wish import TaskWish, Workspace
 from paddock.services.task_config import TasksConfig
-from paddock.services.tasks import Submission
+from paddock.services.task_plans import Submission
 from paddock.settings import AgentsConfig, Settings
 from tests.control_plane import disposable
 from tests.tasks.conftest import HEALTH, OWN, Working, at_work, operator

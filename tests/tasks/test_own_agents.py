@@ -8,7 +8,7 @@ import pytest
 from paddock.domain.message import MessageState, Mode
 from paddock.domain.task import TaskState
 from paddock.domain.task_wish import TaskWish, Workspace
-from paddock.services.tasks import Submission
+from paddock.services.task_plans import Submission
 
 pytestmark = pytest.mark.timeout(120)
 SERVER = [sys.executable, str(Path(__file__).with_name("acp_server.py"))]

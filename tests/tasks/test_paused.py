@@ -10,7 +10,7 @@ from paddock.domain.errors import Conflict
 from paddock.domain.message import MessageState, Mode
 from paddock.domain.task import TaskState
 from paddock.domain.task_wish import TaskWish, Workspace
-from paddock.services.tasks import Submission
+from paddock.services.task_plans import Submission
 
 S = TaskState
 STILL_S = 1.0

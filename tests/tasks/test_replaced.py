@@ -15,7 +15,7 @@ from paddock.domain.task_wish import Check, GivenFile, Review, TaskWish, Workspa
 from paddock.ports.provider import Ref
 from paddock.services.system import system
 from paddock.services.taking import Capture
-from paddock.services.tasks import Submission
+from paddock.services.task_plans import Submission
 from paddock.settings import AgentsConfig
 from paddock.testing.agent import prompt_of
 from tests.control_plane import disposable

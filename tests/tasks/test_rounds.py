@@ -16,7 +16,7 @@ from paddock.domain.task_rounds import CheckState, Left, after_round, judged
 from paddock.domain.task_wish import LONGEST_PROMPT, Check, Rounds, TaskWish, When, Workspace
 from paddock.ports.clock import SystemClock
 from paddock.services.task_checks import run_checks
-from paddock.services.tasks import Submission
+from paddock.services.task_plans import Submission
 from tests.tasks.conftest import command
 
 GOOD = Check("good", ("grep", "-q", "right", "answer"), description="the answer is right")

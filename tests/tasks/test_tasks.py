@@ -10,7 +10,7 @@ from paddock.domain.message import MessageState, Mode
 from paddock.domain.reason import Reason
 from paddock.domain.task import TaskState
 from paddock.domain.task_wish import Check, GivenFile, TaskWish, Workspace
-from paddock.services.tasks import Submission
+from paddock.services.task_plans import Submission
 from paddock.testing.agent import prompt_of
 from paddock.testing.reference import ReferenceProvider
 from tests.control_plane import disposable

@@ -67,3 +67,21 @@ def turns(
         if chosen.sandbox:
             sandboxes.add(chosen.sandbox)
     return begun
+
+
+def why_waiting(
+    task: Waiting,
+    active: Mapping[tuple[str, str], int],
+    busy: Iterable[str],
+    limits: TaskLimits,
+) -> str:
+    """What keeps it from its turn, in words; empty when nothing does."""
+    if task.sandbox and task.sandbox in set(busy):
+        return f"another task works in sandbox {task.sandbox}; tasks in one sandbox take turns"
+    of_team = sum(count for (team, _), count in active.items() if team == task.team)
+    if of_team >= limits.team:
+        return f"{of_team} tasks of the team are at work, and {limits.team} may be"
+    there = sum(count for (_, place), count in active.items() if place == task.provider)
+    if there >= limits.provider:
+        return f"{there} tasks are at work on {task.provider}, and {limits.provider} may be"
+    return ""

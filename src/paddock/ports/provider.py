@@ -191,6 +191,16 @@ class Health:
 
 
 @runtime_checkable
+class SpecCheck(Protocol):
+    """What some providers can do beside the port."""
+
+    def check_spec(self, spec: SandboxSpec) -> None:
+        """Raise what create() would for a template that is not there, or for more resources than
+        the host has. Neither template nor snapshot: only resources. Nothing is made."""
+        ...
+
+
+@runtime_checkable
 class Provider(Protocol):
     """A place where sandboxes run.
 

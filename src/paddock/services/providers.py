@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from paddock.domain.errors import NotFound, Unavailable
 from paddock.domain.outage import OUTAGE_S
 from paddock.ports.egress import Doorkeeper, FlowSource
-from paddock.ports.provider import Provider
+from paddock.ports.provider import Provider, SandboxSpec, SpecCheck
 
 
 class Providers:
@@ -20,6 +20,7 @@ class Providers:
         templates: Mapping[str, object] | None = None,
         flows: Mapping[str, FlowSource] | None = None,
         doors: Mapping[str, Doorkeeper] | None = None,
+        checks: Mapping[str, SpecCheck] | None = None,
         fallback: str = "",
         outage_s: float = OUTAGE_S,
     ) -> None:
@@ -35,6 +36,8 @@ class Providers:
         """What the gateways of some providers saw."""
         self.doors = dict(doors or {})
         """What is held there until somebody has answered."""
+        own = {name: one for name, one in self._opened.items() if isinstance(one, SpecCheck)}
+        self._checks: dict[str, SpecCheck] = dict(own if checks is None else checks)
 
     def __iter__(self) -> Iterator[tuple[str, Provider]]:
         return iter(self._opened.items())
@@ -49,6 +52,7 @@ class Providers:
             templates=self.templates,
             flows=self.flows,
             doors=self.doors,
+            checks=self._checks,
             fallback=self.fallback,
             outage_s=self.outage_s,
         )
@@ -61,6 +65,11 @@ class Providers:
     @property
     def absent(self) -> Mapping[str, str]:
         return self._absent
+
+    def check(self, name: str, spec: SandboxSpec) -> None:
+        """Raise what create() would, as far as that is known beforehand."""
+        if (known := self._checks.get(name)) is not None:
+            known.check_spec(spec)
 
     def get(self, name: str) -> Provider:
         name = name or self.default

@@ -1,27 +1,24 @@
 """What can be done with a sandbox as a whole."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Sequence
 
 from paddock.domain.errors import (
     Conflict,
-    InvalidRequest,
     NotFound,
     PaddockError,
     ProviderError,
 )
-from paddock.domain.lifetime import MAX_TIMEOUT_S, Terms, kept_alive_until
 from paddock.domain.quarantine import check_open
 from paddock.domain.reason import Reason
-from paddock.domain.records import SandboxRecord, alive, check_name, moved
+from paddock.domain.records import SandboxRecord, alive, moved
 from paddock.domain.sandbox import SandboxState
 from paddock.domain.team import Principal, Scope
-from paddock.domain.work import Work
 from paddock.ports.clock import Clock
 from paddock.ports.provider import Observation, Provider, Ref, Usage
 from paddock.ports.store import Page, SandboxFilter, Store
 from paddock.services.activity import Activity
+from paddock.services.amendments import Amendment, amended
 from paddock.services.changes import Changes
 from paddock.services.guests import Guests
 from paddock.services.making import WAIT_S, Making
@@ -31,30 +28,12 @@ from paddock.services.verbs import SETTLED, check_verb, is_lost, ref_of
 from paddock.services.wishes import Wish
 
 _log = logging.getLogger(__name__)
-_WITH_A_CLOCK = frozenset({SandboxState.CREATING, SandboxState.RUNNING, SandboxState.PAUSED})
 _ASLEEP = frozenset({SandboxState.STOPPED, SandboxState.ARCHIVED})
 Hold = Callable[[SandboxRecord], Awaitable[str]]
 """What would be lost if the sandbox went now, in words; empty when nothing would be (L6)."""
 Farewell = Callable[[SandboxRecord], Awaitable[None]]
 """What is done before a sandbox goes; where it fails, only force lets it go."""
 Verb = Callable[[Provider, Ref], Awaitable[Observation]]
-
-
-@dataclass(frozen=True, slots=True)
-class Amendment:
-    """What shall be different about a sandbox; None leaves it as it is."""
-
-    name: str | None = None
-    labels: Mapping[str, str] | None = None
-    lifetime: Terms = field(default_factory=Terms)
-    timeout_s: float | None = None
-    """From now on."""
-    keep_alive_s: float | None = None
-    """From now on, clamped; 0 ends it."""
-    public_ports: frozenset[int] | None = None
-    work: Work | None = None
-    task: str | None = None
-    """That works in it from now on; never what a caller says."""
 
 
 class Questions:
@@ -99,6 +78,8 @@ class Sandboxes(Questions):
         self._guests = guests
         self._activity = activity
         self.holds: list[Hold] = []
+        self.stop_guards: list[Hold] = []
+        """What a stop that somebody asks for would break off, in words."""
         self.farewells: list[Farewell] = []
 
     async def create(
@@ -121,7 +102,7 @@ class Sandboxes(Questions):
         now = self._clock.wall()
         return await self._changes.apply(
             sandbox.id,
-            lambda current: _amended(alive(current), wanted, now),
+            lambda current: amended(alive(current), wanted, now),
             principal,
             action="sandbox.change",
         )
@@ -158,7 +139,10 @@ class Sandboxes(Questions):
         *,
         only_if: Callable[[SandboxRecord], bool] | None = None,
     ) -> SandboxRecord:
-        """`only_if` is asked when nobody else is at it any more."""
+        """`only_if` is asked when nobody else is at it any more. Conflict when a person would
+        break off a task."""
+        if reason is Reason.USER:
+            await self._check_breaks_off(principal, name)
         return await self._move(
             principal,
             name,
@@ -353,6 +337,15 @@ class Sandboxes(Questions):
                 return loss
         return ""
 
+    async def _check_breaks_off(self, principal: Principal, name: str) -> None:
+        sandbox = await self.get(principal, name)
+        for guard in self.stop_guards if sandbox.state is SandboxState.RUNNING else ():
+            if work := await guard(sandbox):
+                raise Conflict(
+                    f"{work} is at work in sandbox {sandbox.name}, and a stop would break it off",
+                    remediation="wait for its end, or end it with `paddock task cancel`",
+                )
+
     async def _say_farewell(self, sandbox: SandboxRecord, *, force: bool) -> None:
         for farewell in self.farewells:
             try:
@@ -369,32 +362,3 @@ class Sandboxes(Questions):
                 f"sandbox {sandbox.name} holds work that is nowhere else: {loss}",
                 remediation="extract it first, or lose it with --force (`force` in the API)",
             )
-
-
-def _amended(current: SandboxRecord, wanted: Amendment, now: float) -> SandboxRecord:
-    clock = current.clock
-    if wanted.timeout_s is not None:
-        if not 0 < wanted.timeout_s <= MAX_TIMEOUT_S:
-            raise InvalidRequest(
-                f"timeout_s is {wanted.timeout_s:g}; it must be between 0 and {MAX_TIMEOUT_S:g}",
-                remediation="give the seconds from now on",
-            )
-        if current.state not in _WITH_A_CLOCK:
-            raise Conflict(
-                f"sandbox {current.name} is {current.state}, and its time begins when it starts",
-                remediation="set `lifetime.timeout_s` instead, or start it first",
-            )
-        clock = replace(clock, expires_at=now + wanted.timeout_s)
-    if wanted.keep_alive_s is not None:
-        clock = replace(clock, keep_alive_until=kept_alive_until(wanted.keep_alive_s, now))
-    changed = replace(
-        current,
-        name=current.name if wanted.name is None else check_name(wanted.name),
-        labels=current.labels if wanted.labels is None else dict(wanted.labels),
-        lifetime=current.lifetime.changed(wanted.lifetime),
-        public_ports=(current.public_ports if wanted.public_ports is None else wanted.public_ports),
-        work=wanted.work or current.work,
-        task=current.task if wanted.task is None else wanted.task,
-        clock=clock,
-    )
-    return current if changed == current else replace(changed, changed_at=now)

@@ -16,9 +16,10 @@ from paddock.ports.store import Page, Store, Transaction
 from paddock.ports.tasks import TaskFilter
 from paddock.services.task_events import note
 from paddock.services.task_pause import entry
+from paddock.services.task_plans import Submission
 from paddock.services.task_tree import Tree
 from paddock.services.task_workspace import Workspaces
-from paddock.services.tasks import Submission, Tasks, acting
+from paddock.services.tasks import Tasks, acting
 
 ATTEMPTS_PREFIX = "att"
 _MARK = "adp"

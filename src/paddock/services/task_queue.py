@@ -1,12 +1,15 @@
 """Which of the tasks that wait may begin."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from paddock.domain.errors import Conflict
-from paddock.domain.task import TaskRecord, check_after
-from paddock.domain.task_queue import TaskLimits, Waiting, turns
+from paddock.domain.task import TaskRecord, TaskState, check_after
+from paddock.domain.task_queue import TaskLimits, Waiting, turns, why_waiting
 from paddock.ports.clock import Clock
 from paddock.ports.store import Transaction
+
+_DONE = TaskState.COMPLETED
 
 
 class TaskQueue:
@@ -31,13 +34,33 @@ class TaskQueue:
         if not ready:
             return doomed
         found = turns(
-            [
-                Waiting(task.id, task.team_id, task.provider, task.wish.workspace.sandbox)
-                for task in ready
-            ],
+            [_entry(task) for task in ready],
             tx.tasks.active(now),
             tx.tasks.busy(now),
             self.limits,
         )
         by_id = {task.id: task for task in ready}
         return [*doomed, *(by_id[each] for each in found)]
+
+    def explained(self, tx: Transaction, tasks: Sequence[TaskRecord]) -> Sequence[TaskRecord]:
+        """The same; those that are pending say why in `detail`."""
+        waiting = [each for each in tasks if each.state is TaskState.PENDING]
+        if not waiting:
+            return tasks
+        now = self._clock.wall()
+        states = tx.tasks.states({each for task in waiting for each in task.wish.after})
+        active, busy = tx.tasks.active(now), tx.tasks.busy(now)
+
+        def why(task: TaskRecord) -> str:
+            before = [each for each in task.wish.after if states.get(each) is not _DONE]
+            if before:
+                return f"waits for {', '.join(before)} to be completed"
+            if task.paused_by:
+                return f"paused by {task.paused_by}"
+            return why_waiting(_entry(task), active, busy, self.limits)
+
+        return [replace(each, detail=why(each)) if each in waiting else each for each in tasks]
+
+
+def _entry(task: TaskRecord) -> Waiting:
+    return Waiting(task.id, task.team_id, task.provider, task.wish.workspace.sandbox)

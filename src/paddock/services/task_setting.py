@@ -1,13 +1,14 @@
 """What an agent is given: its program, the way to its model, its tools, and what it may know."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from paddock.domain.agent import Brief, PlacedFile, Traits
 from paddock.domain.broker.binding import Binding, Way, url_inside
 from paddock.domain.broker.models import KNOWN
 from paddock.domain.conversation import Stage
-from paddock.domain.errors import InvalidRequest, NotFound
+from paddock.domain.errors import InvalidRequest, NotFound, Unsupported
 from paddock.domain.records import SandboxRecord
 from paddock.domain.task import TaskRecord
 from paddock.domain.task_review import agent_at, mode_at, model_at, opening
@@ -96,6 +97,23 @@ class AgentSettings:
             team_id, agent.traits, ""
         ):
             raise _lacking(agent.traits)
+
+    async def only(
+        self, principal: Principal, wish: TaskWish, sandbox: SandboxRecord | None
+    ) -> str:
+        """The agent of a task that names none: the only one that could take it."""
+        ready = []
+        for name in sorted(self._agents):
+            with suppress(InvalidRequest, NotFound, Unsupported):
+                await self.check(principal, replace(wish, agent=name), sandbox)
+                ready.append(name)
+        if len(ready) == 1:
+            return ready[0]
+        found = f"{', '.join(ready)} are ready" if ready else "none is ready for this task"
+        raise InvalidRequest(
+            f"no agent is named, and {found}",
+            remediation="name one with `agent` (`--agent`); `paddock agents` shows what each needs",
+        )
 
     def _reviewing(self, wish: TaskWish) -> TaskWish:
         """The wish as the reviewer has it: what only another agent understands is not for it."""

@@ -20,9 +20,10 @@ from paddock.domain.team import Principal
 from paddock.domain.volume import MountWish
 from paddock.guest_client import Guest
 from paddock.ports.store import Page, SandboxFilter
+from paddock.services.amendments import Amendment
 from paddock.services.changes import Changes
 from paddock.services.inside import Entered, Inside
-from paddock.services.sandboxes import Amendment, Sandboxes
+from paddock.services.sandboxes import Sandboxes
 from paddock.services.spending import TASK
 from paddock.services.system import system
 from paddock.services.task_accounts import TaskAccounts

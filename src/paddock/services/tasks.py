@@ -1,67 +1,61 @@
 """Tasks: what somebody can do with them. Who carries them out is `task_run`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from paddock.domain import names
-from paddock.domain.conversation import Conversation
-from paddock.domain.errors import Conflict, InvalidRequest, Unsupported
+from paddock.domain.errors import Conflict
 from paddock.domain.event import EventKind
-from paddock.domain.guardian import GuardianPolicy
-from paddock.domain.ids import new_id
-from paddock.domain.image_reference import check_tenants
-from paddock.domain.quarantine import check_evidence
 from paddock.domain.quota import Usage
 from paddock.domain.reason import Reason
-from paddock.domain.records import SandboxRecord, alive, check_name, taken
-from paddock.domain.task import TASK_PREFIX, TaskRecord, TaskState, moved
+from paddock.domain.records import SandboxRecord
+from paddock.domain.task import TaskRecord, TaskState, moved
 from paddock.domain.task_plan import Rehearsal, rehearsed
-from paddock.domain.task_wish import TaskWish, checked
 from paddock.domain.team import Principal, Scope
 from paddock.ports.clock import Clock
 from paddock.ports.store import Page, Store, Transaction
 from paddock.ports.tasks import Output, TaskFilter
 from paddock.services import task_mail
-from paddock.services.changes import Changes
 from paddock.services.once import Once, Repeatable
-from paddock.services.providers import Providers
 from paddock.services.quotas import check_quota
 from paddock.services.task_events import note, state_event
 from paddock.services.task_messages import TaskMessages
 from paddock.services.task_pause import TaskPauses, entry, found, standing
+from paddock.services.task_plans import Submission, TaskPlans
+from paddock.services.task_queue import TaskQueue
 from paddock.services.task_setting import AgentSettings
 from paddock.services.task_workspace import Workspaces
 
 _LOOKED_AT = 200
 _FIRST = Page(1000)
+_AT_WORK = (TaskState.CREATING, TaskState.RUNNING, TaskState.COMPLETING)
 _LISTENS = (TaskState.PENDING, TaskState.CREATING, TaskState.RUNNING, TaskState.WAITING)
-
-
-@dataclass(frozen=True, slots=True)
-class Submission:
-    """A wish, and how it belongs together with others."""
-
-    wish: TaskWish
-    name: str = ""
-    batch: str = ""
-    attempt_of: str = ""
 
 
 class TaskQuestions:
     """What can be asked about tasks. Nothing is changed by it."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, queue: TaskQueue) -> None:
         self._store = store
+        self._queue = queue
 
     async def get(self, principal: Principal, task_id: str) -> TaskRecord:
+        """One that is pending says in `detail` why."""
         principal.require(Scope.TASKS_READ)
-        return await self._store.read(lambda tx: found(tx, principal.team_id, task_id))
+
+        def read(tx: Transaction) -> TaskRecord:
+            return self._queue.explained(tx, [found(tx, principal.team_id, task_id)])[0]
+
+        return await self._store.read(read)
 
     async def list(
         self, principal: Principal, wanted: TaskFilter, page: Page
     ) -> Sequence[TaskRecord]:
         principal.require(Scope.TASKS_READ)
-        return await self._store.read(lambda tx: tx.tasks.list(principal.team_id, wanted, page))
+
+        def read(tx: Transaction) -> Sequence[TaskRecord]:
+            return self._queue.explained(tx, tx.tasks.list(principal.team_id, wanted, page))
+
+        return await self._store.read(read)
 
     async def output(
         self, principal: Principal, task_id: str, after: tuple[int, int], limit: int
@@ -80,20 +74,17 @@ class Tasks(TaskQuestions, TaskMessages, TaskPauses):
         clock: Clock,
         once: Once,
         *,
-        changes: Changes,
-        providers: Providers,
+        plans: TaskPlans,
         settings: AgentSettings,
         workspaces: Workspaces,
-        guardian: GuardianPolicy,
+        queue: TaskQueue,
     ) -> None:
-        super().__init__(store)
+        super().__init__(store, queue)
         self._clock = clock
         self._once = once
-        self._changes = changes
-        self._providers = providers
+        self._plans = plans
         self._settings = settings
         self._workspaces = workspaces
-        self._guardian = guardian
 
     async def create(
         self, principal: Principal, submitted: Submission, key: str = ""
@@ -107,7 +98,7 @@ class Tasks(TaskQuestions, TaskMessages, TaskPauses):
         """All of them, or none."""
         principal.require(Scope.TASKS_WRITE)
         principal.require(Scope.SANDBOXES_WRITE)
-        records = _in_order([await self._planned(principal, each) for each in submitted])
+        records = _in_order([await self._plans.plan(principal, each) for each in submitted])
 
         def write(tx: Transaction) -> tuple[str, list[TaskRecord]]:
             check_quota(tx, principal.team_id, Usage(tasks=len(records)))
@@ -126,20 +117,22 @@ class Tasks(TaskQuestions, TaskMessages, TaskPauses):
             request, write, list[TaskRecord], stands=lambda tx, made: _stand(tx, principal, made)
         )
 
+    async def retry(self, principal: Principal, task_id: str, key: str = "") -> TaskRecord:
+        """The same once more, as a task of its own. Conflict while the first is not over."""
+        task = await self.get(principal, task_id)
+        if not task.state.is_final:
+            raise Conflict(
+                f"task {task.id} is {task.state}, and only a task that is over can be retried",
+                remediation="wait for its end, or cancel it",
+            )
+        return await self.create(principal, Submission(task.wish, batch=task.batch), key)
+
     async def rehearse(self, principal: Principal, submitted: Submission) -> Rehearsal:
         """What would be done, and nothing of it is. What `create` would refuse, is refused."""
         principal.require(Scope.TASKS_WRITE)
         principal.require(Scope.SANDBOXES_WRITE)
-        task = await self._planned(principal, submitted)
-        snapshot = task.wish.workspace.snapshot
-
-        def read(tx: Transaction) -> None:
-            self._check_after(tx, task)
-            if snapshot:
-                one = taken(tx.snapshots.get(task.team_id, snapshot), snapshot)
-                check_evidence(one.quarantine, one.name, principal)
-
-        await self._store.read(read)
+        task = await self._plans.plan(principal, submitted)
+        await self._store.read(lambda tx: self._check_after(tx, task))
         return rehearsed(task, self._settings.agent(task.agent).traits)
 
     async def cancel(self, principal: Principal, task_id: str) -> TaskRecord:
@@ -205,6 +198,12 @@ class Tasks(TaskQuestions, TaskMessages, TaskPauses):
                 return f"{count} that task {task.id} changed"
         return ""
 
+    async def at_work(self, sandbox: SandboxRecord) -> str:
+        """The task whose agent would be broken off by a stop, in words."""
+        wanted, page = TaskFilter(sandbox_id=sandbox.id), Page(_LOOKED_AT)
+        listed = await self._store.read(lambda tx: tx.tasks.list(sandbox.team_id, wanted, page))
+        return next((f"task {each.id}" for each in listed if each.state in _AT_WORK), "")
+
     async def revert(self, principal: Principal, task_id: str) -> TaskRecord:
         """The workspace is as it was before its agent began; what there was until now is kept. Of
         one that was adopted it is the one that it was brought to, and is not adopted any more."""
@@ -242,81 +241,6 @@ class Tasks(TaskQuestions, TaskMessages, TaskPauses):
                 f"another task is at work in sandbox {wanted}, which task {task.id} would change",
                 remediation="wait for its end, or cancel it",
             )
-
-    async def _planned(self, principal: Principal, submitted: Submission) -> TaskRecord:
-        wish, conversation = checked(submitted.wish), Conversation()
-        check_tenants(wish.workspace.template)
-        self._guardian.of_task(wish.guardian, wish.scope)
-        if wish.follows:
-            wish, conversation = await self._following(principal, wish)
-        sandbox = await self._named_sandbox(principal, wish)
-        await self._settings.check(principal, wish, sandbox)
-        provider = sandbox.provider if sandbox else wish.workspace.provider
-        provider = provider or self._providers.in_use
-        used = sandbox.id if sandbox and wish.workspace.sandbox else ""
-        if sandbox is not None:  # its name may change
-            fork = "" if used else sandbox.id
-            wish = replace(wish, workspace=replace(wish.workspace, sandbox=used, fork=fork))
-        able = self._providers.get(provider).capabilities
-        if wish.workspace.fork and not able.fork:
-            raise Unsupported(
-                f"provider {provider} cannot fork sandboxes",
-                remediation="let the task work in the sandbox itself, or in one of a template",
-            )
-        now = self._clock.wall()
-        return TaskRecord(
-            id=new_id(TASK_PREFIX),
-            team_id=principal.team_id,
-            name=check_name(submitted.name) if submitted.name else names.invent(),
-            wish=wish,
-            created_at=now,
-            changed_at=now,
-            sandbox_id=used,
-            provider=provider,
-            batch=submitted.batch,
-            attempt_of=submitted.attempt_of,
-            conversation=conversation,
-            actor=principal.actor,
-            role=principal.role,
-            scopes=tuple(sorted(principal.scopes)),
-        )
-
-    async def _following(
-        self, principal: Principal, wish: TaskWish
-    ) -> tuple[TaskWish, Conversation]:
-        """With the same agent and its session; where it worked, unless another place is named."""
-        before = await self.get(principal, wish.follows)
-        agent = self._settings.agent(before.agent)
-        if wish.agent not in ("", before.agent) or not agent.traits.resumes:
-            raise InvalidRequest(
-                f"a session of {before.agent} cannot be gone on with by {wish.agent}",
-                remediation="leave `agent` out, or begin a task of its own",
-            )
-        if not before.conversation.own_session:
-            raise Conflict(
-                f"task {before.id} has no session to go on with: it is {before.state}",
-                remediation="wait until its agent has begun, or begin a task of its own",
-            )
-        place = wish.workspace
-        if not (place.sandbox or place.fork or place.snapshot):
-            if place.template or place.app or place.egress or place.resources:
-                raise InvalidRequest(
-                    f"a task that follows {before.id} works where that one worked, as it is",
-                    remediation="leave out template, app, egress and resources, or name a sandbox "
-                    "to fork or a snapshot that holds the session",
-                )
-            place = replace(place, sandbox=before.sandbox_id)
-        place = replace(place, directory=place.directory or before.directory)
-        model = wish.model or before.wish.model
-        wish = replace(wish, agent=before.agent, model=model, workspace=place)
-        session = before.conversation.own_session
-        return wish, Conversation(session=session, origin=session)
-
-    async def _named_sandbox(self, principal: Principal, wish: TaskWish) -> SandboxRecord | None:
-        name = wish.workspace.sandbox or wish.workspace.fork
-        if not name:
-            return None
-        return alive(await self._changes.find(principal.team_id, name))
 
     def _check_after(self, tx: Transaction, task: TaskRecord) -> None:
         for each in task.wish.after:

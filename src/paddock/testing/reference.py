@@ -219,6 +219,11 @@ class ReferenceProvider:
         self._known_template(spec.template)
         self._check_limits(spec)
 
+    def check_spec(self, spec: SandboxSpec) -> None:
+        self._check_limits(spec)
+        if spec.template:
+            self._known_template(spec.template)
+
     def _check_volumes(self, spec: SandboxSpec) -> None:
         if spec.volumes:
             self._cannot("create with volumes", "volumes")

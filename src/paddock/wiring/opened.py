@@ -7,7 +7,7 @@ from functools import partial
 from paddock.adapters.providers import registry
 from paddock.domain.errors import InvalidRequest, PaddockError, Unavailable
 from paddock.interfaces.cli.toolbox import Progress
-from paddock.ports.provider import Provider
+from paddock.ports.provider import Provider, SpecCheck
 from paddock.services.providers import Providers
 from paddock.services.templates import Kept, Told
 from paddock.settings import Settings
@@ -47,6 +47,7 @@ async def in_use(settings: Settings, progress: Progress) -> AsyncIterator[Provid
             templates=kept,
             flows=gateways,
             doors=gateways,
+            checks={name: one for name, one in bare.items() if isinstance(one, SpecCheck)},
             fallback=fallback,
             outage_s=settings.server.outage_s,
         )

@@ -40,6 +40,7 @@ from paddock.services.task_config import TasksConfig
 from paddock.services.task_desk import TaskDesks
 from paddock.services.task_health import AppHealths
 from paddock.services.task_masks import Masks
+from paddock.services.task_plans import TaskPlans
 from paddock.services.task_queue import TaskQueue
 from paddock.services.task_run import TaskRun
 from paddock.services.task_setting import AgentSettings
@@ -121,21 +122,42 @@ def tasks_of(parts: Parts, config: TasksConfig, agents: Agents) -> TaskParts:
         apps=AppHealths(clock, workspaces, providers=parts.providers, dial=dial),
         providers=parts.providers,
     )
-    workers = _workers(parts, config, run)
-    tasks = Tasks(
-        store,
-        clock,
-        parts.once,
-        changes=parts.changes,
-        providers=parts.providers,
-        settings=given,
-        workspaces=workspaces,
-        guardian=policy,
-    )
+    queue = TaskQueue(config.limits, clock)
+    workers = _workers(parts, config, run, queue)
+    tasks = _tasks(parts, given, workspaces, policy=policy, queue=queue)
     parts.sandboxes.holds.append(tasks.hold)
+    parts.sandboxes.stop_guards.append(tasks.at_work)
     attempts = Attempts(store, clock, tasks, workspaces)
     waking = TaskWaking(parts.events, workers, wakes)
     return TaskParts(tasks, attempts, workers, waking, care)
+
+
+def _tasks(
+    parts: Parts,
+    settings: AgentSettings,
+    workspaces: Workspaces,
+    *,
+    policy: GuardianPolicy,
+    queue: TaskQueue,
+) -> Tasks:
+    plans = TaskPlans(
+        parts.store,
+        parts.clock,
+        changes=parts.changes,
+        providers=parts.providers,
+        settings=settings,
+        inside=parts.inside,
+        guardian=policy,
+    )
+    return Tasks(
+        parts.store,
+        parts.clock,
+        parts.once,
+        plans=plans,
+        settings=settings,
+        workspaces=workspaces,
+        queue=queue,
+    )
 
 
 def _settings(parts: Parts, agents: Agents) -> AgentSettings:
@@ -173,12 +195,12 @@ def _watching(
     )
 
 
-def _workers(parts: Parts, config: TasksConfig, run: TaskRun) -> TaskWorkers:
+def _workers(parts: Parts, config: TasksConfig, run: TaskRun, queue: TaskQueue) -> TaskWorkers:
     return TaskWorkers(
         parts.store,
         parts.clock,
         run,
-        turns=TaskQueue(config.limits, parts.clock),
+        turns=queue,
         give_up=run.give_up,
         most=config.at_once,
         version=__version__,

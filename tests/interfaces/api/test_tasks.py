@@ -294,7 +294,7 @@ async def test_attempts_are_compared_and_one_is_adopted(plane, box):
         pytest.param({"prompt": " \n"}, "the prompt is empty", id="blank"),
         pytest.param({"prompt": "a\0b"}, "NUL", id="nul"),
         pytest.param({"agent": "nobody"}, "there is no agent 'nobody'", id="agent"),
-        pytest.param({"agent": ""}, "there is no agent ''", id="no agent"),
+        pytest.param({"sandbox": ""}, "sandbox", id="no sandbox"),
         pytest.param({"model": "any"}, "it has no model", id="model"),
         pytest.param({"fork": "x"}, "one place", id="two places"),
         pytest.param({"timeout_s": 86401}, "timeout_s", id="timeout"),
@@ -343,11 +343,13 @@ async def idle(plane):
 
 async def test_what_is_missing_is_named(plane):
     for body, name in (
-        ({"sandbox": "sbx_nobody", "template": ""}, "sbx_nobody"),
+        ({"sandbox": "sbx_nobody", "template": None}, "sbx_nobody"),
         ({"after": ["tsk_nobody"]}, "tsk_nobody"),
         ({"follows": "tsk_nobody"}, "tsk_nobody"),
     ):
-        answer = await plane.admin.post("/v1/tasks", {**wish({"say": "x"}), **body})
+        whole = {**wish({"say": "x"}), **body}
+        said = {name: value for name, value in whole.items() if value is not None}
+        answer = await plane.admin.post("/v1/tasks", said)
         assert (answer.status, answer.error["code"]) == (404, "not_found"), answer.body
         assert name in answer.error["message"]
 

@@ -34,6 +34,17 @@ class Size(click.ParamType[int]):
         return int(mib)
 
 
+class Name(click.ParamType[str]):
+    """A name that is not empty: `--sandbox "$BOX"` without a BOX is a mistake, not a default."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not str(value).strip():
+            self.fail("it is empty; give a name, or leave the option out", param, ctx)
+        return str(value)
+
+
 class Seconds(click.ParamType[float]):
     """`90`, `90s`, `5m`, `2h`, `7d`."""
 

@@ -44,9 +44,9 @@ class AsyncTask(AsyncTaskCourse):
         model: str = "",
         mode: str = "",
         name: str = "",
-        sandbox: str = "",
-        fork: str = "",
-        snapshot: str = "",
+        sandbox: str | None = None,
+        fork: str | None = None,
+        snapshot: str | None = None,
         template: str = "",
         provider: str = "",
         app: str = "",
@@ -172,6 +172,11 @@ class AsyncTask(AsyncTaskCourse):
         """A task that goes on with the session of this one, where it worked unless said."""
         wish = task_wish(prompt=prompt, follows=self.id, **more)
         return await self._made(self._server, wish)
+
+    async def retry(self) -> Self:
+        """The same once more, as a task of its own. Conflict while this one is not over."""
+        answer = await self._server.call("POST", f"{self._path}/retry", key=new_id("key"))
+        return type(self)(self._server, read(TaskInfo, answer))
 
     async def close(self) -> None:
         """Close the connections to the server; the task goes on."""

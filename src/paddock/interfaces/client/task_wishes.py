@@ -10,6 +10,8 @@ from paddock.interfaces.client.shell import argument_vector
 
 Content = str | bytes | Path
 Checks = Mapping[str, str | Sequence[str] | Mapping[str, Any]]
+_REFUSED_EMPTY = ("prompt", "sandbox", "fork", "snapshot")
+"""An empty one is sent, so that the server refuses it: a name that is missing is no default."""
 _BUDGET = {"budget_tokens": "tokens", "budget_usd": "cost_usd", "budget_turns": "turns"}
 
 
@@ -27,7 +29,7 @@ def task_wish(
     said = {
         name: _plain(value)
         for name, value in more.items()
-        if value not in (None, "", ()) or name == "prompt"  # the server says that it is empty
+        if value not in (None, "", ()) or (name in _REFUSED_EMPTY and value == "")
     }
     return without_nothing(
         files=[_file(path, content) for path, content in (files or {}).items()] or None,

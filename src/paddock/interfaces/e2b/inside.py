@@ -18,8 +18,8 @@ from paddock.interfaces.e2b.context import find
 from paddock.interfaces.e2b.marks import with_internet
 from paddock.interfaces.e2b.network import Network, egress_of, unsaid
 from paddock.interfaces.e2b.rules import headers_of
+from paddock.services.amendments import Amendment
 from paddock.services.history import Place
-from paddock.services.sandboxes import Amendment
 
 router = APIRouter()
 _SAMPLE_S = 0.1

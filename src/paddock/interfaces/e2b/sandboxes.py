@@ -21,7 +21,7 @@ from paddock.interfaces.e2b.making import wish_of
 from paddock.interfaces.e2b.rules import headers_of
 from paddock.interfaces.e2b.settling import settle, settle_again
 from paddock.interfaces.e2b.sources import Source, find_source
-from paddock.services.sandboxes import Amendment
+from paddock.services.amendments import Amendment
 
 router = APIRouter(route_class=Lean)
 _DEFAULT_V1_S, _DEFAULT_V2_S = 15, 300

@@ -9,6 +9,7 @@ import pytest
 
 from paddock.domain.errors import InvalidRequest
 from paddock.interfaces.cli.remote.task_giving import tasks_in
+from paddock.interfaces.cli.remote.task_wishing import prompt_of as prompt_in_file
 from paddock.interfaces.cli.remote.task_wishing import sandbox_wish, tools_in
 from paddock.interfaces.client.task_wishes import task_wish
 from paddock.testing.agent import prompt_of
@@ -153,6 +154,7 @@ def test_its_sandbox_and_its_tools_are_asked_for_as_the_api_takes_them(tmp_path)
     assert body["egress"] == {"mode": "allowlist", "rules": ["example.com"]}
     assert task_wish(prompt="x", network="open")["egress"] == {"mode": "open"}
     assert "egress" not in task_wish(prompt="x")
+    assert task_wish(prompt="x", sandbox="", name="") == {"prompt": "x", "sandbox": ""}
     tools.write_text('[{"name": "notes", "command": ["cat"]}]')
     assert tools_in(tools) == [{"name": "notes", "command": ["cat"]}]
     for wrong in ("{", '"x"', "{}", "[1]"):
@@ -332,15 +334,37 @@ def test_a_batch_is_given_and_attempts_are_compared(cli, box, tmp_path):
         "task", "attempts", prompt, "-n", "2", "--agent", "scripted", "--sandbox", box
     )
     first, second = (each["id"] for each in begun["attempts"])
-    for each in (first, second):
-        assert cli("task", "logs", "-f", each).returncode == 0
-    table = cli.text("task", "attempts", begun["id"])
+    table = cli.text("task", "attempts", begun["id"], "--follow")
     assert table.count("+1 -0") == 2
+    waited = cli("task", "wait", first, second)
+    assert (waited.returncode, waited.stdout.count(b"completed")) == (0, 2), waited.stderr
     assert cli.text("task", "adopt", first) == f"{first} adopted\n"
     assert cli.text("exec", box, "--", "cat */x.txt") == "x\n"
     assert "completed, adopted" in cli.text("task", "attempts", begun["id"])
     alone = cli("task", "attempts", "x", "--with", "scripted")
     assert (alone.returncode, b"nothing to compare" in alone.stderr) == (2, True)
+
+
+def test_a_task_that_failed_is_waited_for_and_retried(cli):
+    task = begun(cli, {"fail": "no"})
+    waited = cli("task", "wait", task, "--timeout", "30s")
+    assert (waited.returncode, b"failed: agent_error" in waited.stdout) == (1, True), waited
+    again = cli("task", "retry", task)
+    assert (again.returncode, b"failed: agent_error" in again.stdout) == (1, True), again
+    assert task.encode() not in again.stdout
+
+
+def test_a_place_without_a_name_is_a_mistake_and_no_default(cli):
+    for option in ("--sandbox", "--fork", "--snapshot", "--template", "--dir", "--agent"):
+        refused = cli("task", "run", "x", option, "", "--dry-run")
+        assert refused.returncode == 2
+        assert f"Invalid value for '{option}': it is empty".encode() in refused.stderr
+
+
+def test_a_prompt_of_a_file_keeps_its_line_ends(tmp_path):
+    given = tmp_path / "prompt.txt"
+    given.write_bytes(b"one\r\ntwo\n")
+    assert prompt_in_file(None, given) == "one\r\ntwo\n"
 
 
 @pytest.mark.proves("T20")

@@ -147,11 +147,15 @@ class DockerProvider:
                 )
             return await self._make(key, spec, await self._base(spec))
 
+    def check_spec(self, spec: SandboxSpec) -> None:
+        """Whether there is such a template only the engine knows: it may be an image."""
+        spec.resources.check_within(self._parts.most())
+
     def _check(self, spec: SandboxSpec) -> None:
         joinable = (spec.runtime or self._config.runtime) != "runsc"
         self._life.machines.fencing.check(spec.egress, joined=joinable)
         check_no_volumes(self.name, spec)
-        spec.resources.check_within(self._parts.most())
+        self.check_spec(spec)
         self._parts.check_runtime(spec.runtime)
 
     async def _base(self, spec: SandboxSpec) -> Base:

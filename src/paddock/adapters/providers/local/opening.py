@@ -76,7 +76,7 @@ class Parts:
     async def plan_template(
         self, spec: SandboxSpec, progress: Progress, set_up: SetupRunner
     ) -> Plan:
-        template = self._recipe(spec.template)
+        template = self.recipe(spec.template)
         engine = runtime.choose(spec.runtime, template.runtime, self.config.runtime)
         built = await self.templates.ensure(
             template, progress=progress, setup_runner=set_up, most_mib=spec.image_mib
@@ -98,7 +98,7 @@ class Parts:
             limits=None if engine.joinable else spec.resources,
         )
 
-    def _recipe(self, name: str) -> Template:
+    def recipe(self, name: str) -> Template:
         """A template by its name, or one made on the spot of an image's reference."""
         if not is_image(name):
             return self.templates.recipe(name)

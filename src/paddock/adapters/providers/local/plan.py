@@ -93,6 +93,14 @@ def check_network(engine: str) -> None:
         )
 
 
+def granted(asked: Resources, pool: Path) -> Resources:
+    """What a sandbox gets. InvalidRequest when it asks for more than the host has."""
+    host = host_resources(pool)
+    fitting = asked.fitted(host)
+    fitting.check_within(host)
+    return fitting
+
+
 def host_resources(pool: Path) -> Resources:
     """All that this host has: no sandbox can be given more."""
     pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")

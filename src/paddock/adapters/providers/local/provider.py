@@ -18,7 +18,7 @@ from paddock.adapters.providers.local.disks import Disks
 from paddock.adapters.providers.local.life import Life, check_on_disk, not_found
 from paddock.adapters.providers.local.networks import fit_network
 from paddock.adapters.providers.local.opening import Parts, Progress, open_parts, silent, unobserved
-from paddock.adapters.providers.local.plan import Plan, check_network, check_source, host_resources
+from paddock.adapters.providers.local.plan import Plan, check_network, check_source, granted
 from paddock.adapters.providers.local.records import SandboxRecord
 from paddock.adapters.providers.local.setup import run_setup
 from paddock.adapters.providers.local.shared_volumes import check_volumes
@@ -120,7 +120,7 @@ class LocalProvider:
         if (existing := await self._existing(key, spec)) is not None:
             return existing
         check_source(spec)
-        resources = self._resources(spec)
+        resources = granted(spec.resources, self._parts.storage.pool)
         plan = await self._plan(spec)
         if spec.egress.mode is not NetworkMode.NONE:
             check_network(plan.runtime)
@@ -184,11 +184,10 @@ class LocalProvider:
             return existing
         raise Conflict(f"another request with the key {key!r} failed just now", remediation="retry")
 
-    def _resources(self, spec: SandboxSpec) -> Resources:
-        host = host_resources(self._parts.storage.pool)
-        resources = spec.resources.fitted(host)
-        resources.check_within(host)
-        return resources
+    def check_spec(self, spec: SandboxSpec) -> None:
+        granted(spec.resources, self._parts.storage.pool)
+        if spec.template:
+            self._parts.recipe(spec.template)
 
     async def _plan(self, spec: SandboxSpec) -> Plan:
         if spec.snapshot is not None:
@@ -336,7 +335,7 @@ class LocalProvider:
     async def fork(self, ref: Ref, key: str, spec: SandboxSpec) -> Observation:
         if (existing := await self._existing(key, spec, ref.id)) is not None:
             return existing
-        resources = self._resources(spec)
+        resources = granted(spec.resources, self._parts.storage.pool)
         async with self._life.held(self._id(ref)) as source:
             check_on_disk(source)
             plan = self._parts.plan_fork(source, self._life.volume(source.ref), spec)

@@ -86,6 +86,12 @@ async def cancel(given: Given, who: Who, task: str) -> TaskShape:
     return show(await given.tasks.cancel(who, task))
 
 
+@router.post("/tasks/{task}/retry", status_code=201)
+async def retry(given: Given, who: Who, key: Key, task: str) -> TaskShape:
+    """Give the same task once more, as a new one. Refused while the first is not over."""
+    return show(await given.tasks.retry(who, task, key))
+
+
 @router.post("/tasks/{task}/pause", status_code=202)
 async def pause(given: Given, who: Who, task: str) -> TaskShape:
     """Have its agent stand still, and its clock with it, until it is resumed. One that has not

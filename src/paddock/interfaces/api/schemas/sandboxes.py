@@ -28,8 +28,8 @@ from paddock.interfaces.api.schemas.policies import PolicyShape
 from paddock.interfaces.api.schemas.volumes import Mounts, MountShape, show_mounts
 from paddock.interfaces.api.schemas.work import WorkShape
 from paddock.ports.provider import Usage
+from paddock.services.amendments import Amendment
 from paddock.services.making import WAIT_S
-from paddock.services.sandboxes import Amendment
 from paddock.services.wishes import Wish
 
 Owner = Annotated[
@@ -238,7 +238,7 @@ class ChangeSandbox(Shape):
 
 
 class SetEnv(Shape):
-    """Variables for every later command; null takes one away."""
+    """Variables for every later command. None can be taken away; an empty value is a value."""
 
     env: Env
 

@@ -37,7 +37,7 @@ from paddock.interfaces.api.schemas.egress import EgressWishShape
 from paddock.interfaces.api.schemas.sandboxes import AppName, ResourcesWish
 from paddock.interfaces.api.schemas.task_health import HealthWishShape
 from paddock.services.task_attempts import Variant
-from paddock.services.tasks import Submission
+from paddock.services.task_plans import Submission
 
 BATCH_PREFIX = "bat"
 MOST_IN_BATCH = 500
@@ -181,9 +181,13 @@ class CreateTask(Shape):
         ),
     ] = WorkMode.IMPLEMENT
     name: Name | Literal[""] = ""
-    sandbox: Annotated[SandboxName, Field(description="one that is there, used as it is")] = ""
-    fork: Annotated[SandboxName, Field(description="one that is there: it works in a copy")] = ""
-    snapshot: Annotated[Text, Field(max_length=128)] = ""
+    sandbox: Annotated[
+        SandboxName, Field(min_length=1, description="one that is there, used as it is")
+    ] = ""
+    fork: Annotated[
+        SandboxName, Field(min_length=1, description="one that is there: it works in a copy")
+    ] = ""
+    snapshot: Annotated[Text, Field(min_length=1, max_length=128)] = ""
     template: Annotated[Text, Field(max_length=512)] = ""
     provider: Annotated[Text, Field(max_length=64)] = ""
     app: AppName = ""

@@ -1,5 +1,6 @@
 """`paddock task run`, `follow-up`, `batch` and `attempts`: tasks are given, and followed."""
 
+import asyncio
 import json
 import sys
 import tomllib
@@ -17,6 +18,7 @@ from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.output import print_json
 from paddock.interfaces.cli.params import (
     CopyPair,
+    Name,
     Number,
     Seconds,
     argument_vector,
@@ -71,17 +73,19 @@ def task_options(command: F) -> F:
         click.option("--file", "files", multiple=True, type=CopyPair(), help="A file it is given."),
         click.option("--env-file", multiple=True, type=click.Path(path_type=Path)),
         click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="For the agent."),
-        click.option("--app", default="", help="Whose configuration its programs have."),
-        click.option("-p", "--provider", default="", metavar="NAME", help="Where it runs."),
-        click.option("--dir", "directory", default="", help="In the sandbox."),
-        click.option("--template", default="", help="In a new sandbox of this template."),
-        click.option("--snapshot", default="", help="In a new sandbox of this snapshot."),
-        click.option("--fork", default="", metavar="SANDBOX", help="In a copy of this sandbox."),
-        click.option("--sandbox", default="", help="In this sandbox."),
-        click.option("--name", default="", help="1 to 63 of a-z, 0-9 and '-'."),
+        click.option("--app", type=Name(), help="Whose configuration its programs have."),
+        click.option("-p", "--provider", type=Name(), metavar="NAME", help="Where it runs."),
+        click.option("--dir", "directory", type=Name(), help="Directory in the sandbox."),
+        click.option("--template", type=Name(), help="In a new sandbox of this template."),
+        click.option("--snapshot", type=Name(), help="In a new sandbox of this snapshot."),
+        click.option("--fork", type=Name(), metavar="SANDBOX", help="In a copy of this sandbox."),
+        click.option("--sandbox", type=Name(), help="In this sandbox."),
+        click.option("--name", type=Name(), help="1 to 63 of a-z, 0-9 and '-'."),
         click.option("--mode", type=click.Choice(_MODES), help="`explore` only looks."),
-        click.option("--model", default="", help="The agent's own unless said."),
-        click.option("--agent", default="", help="`paddock agents` lists them."),
+        click.option("--model", type=Name(), help="The agent's own unless said."),
+        click.option(
+            "--agent", type=Name(), help="Default: the only one that is ready (`paddock agents`)."
+        ),
     ):
         command = decorate(command)
     return command
@@ -189,6 +193,24 @@ def follow_up(
     return _given(invocation, create, detach=detach)
 
 
+@click.command()
+@click.argument("task", metavar="TASK")
+@click.option("-d", "--detach", is_flag=True, help="Only give it; its id is printed.")
+@output_options
+@pass_invocation
+def retry(invocation: Invocation, task: str, detach: bool) -> int:
+    """Give the same task once more, and follow it.
+
+    It is a new task with the same prompt, agent, files and limits. In a sandbox that was named, it
+    begins with what is there now.
+    """
+
+    async def create(server: Server) -> AsyncTask:
+        return await (await AsyncTask.connect(task, server=server)).retry()
+
+    return _given(invocation, create, detach=detach)
+
+
 def _given(invocation: Invocation, create: Create, *, detach: bool) -> int:
     async def work() -> TaskInfo:
         async with connected() as server:
@@ -200,7 +222,8 @@ def _given(invocation: Invocation, create: Create, *, detach: bool) -> int:
         answer(invocation, task, task.id)
         return 0
     if not invocation.json:
-        click.echo(click.style(f"· task {task.id}", dim=True))
+        why = f"  pending: {task.detail}" if task.state == "pending" and task.detail else ""
+        click.echo(click.style(f"· task {task.id}{why}", dim=True))
     return attended(invocation, task.id)
 
 
@@ -313,6 +336,7 @@ def tasks_in(data: bytes) -> Sequence[Mapping[str, Any]]:
 @click.argument("prompt", metavar="[PROMPT|-|ID]", required=False)
 @click.option("--with", "agents", multiple=True, metavar="AGENT[:MODEL]", help="One who tries.")
 @click.option("-n", "--times", type=click.IntRange(2, 16), help="So often, by --agent.")
+@click.option("-f", "--follow", is_flag=True, help="Until all of them are over.")
 @task_options
 @output_options
 @pass_invocation
@@ -323,12 +347,14 @@ def attempts(
     *,
     agents: Sequence[str],
     times: int | None,
+    follow: bool,
     **more: Any,
-) -> None:
+) -> int:
     """Have the same done several times, or show how attempts stand.
 
     Each works in a workspace of its own. Given an id, those of it are shown side by side;
-    `paddock task adopt` takes one of them.
+    `paddock task adopt` takes one of them. With --follow the exit code is 0 when at least one was
+    completed.
     """
     wish = wished(more)
     variants = [_variant(each) for each in agents] or [{}] * (times or 0)
@@ -343,11 +369,27 @@ def attempts(
             return await AsyncAttempts.begin(words, variants, server=server, **wish)
 
     found = run_async(work())
+    if follow:
+        found = run_async(_all_over(invocation, found))
     if invocation.json:
         print_json(plain(found))
-        return
-    click.echo(found.id)
-    print_tasks(list(found.attempts), compared=True)
+    else:
+        click.echo(found.id)
+        print_tasks(list(found.attempts), compared=True)
+    return FAILED if follow and not any(each.state == "completed" for each in found.attempts) else 0
+
+
+async def _all_over(invocation: Invocation, found: AttemptsInfo) -> AttemptsInfo:
+    """Tells of each as it ends; then all of them side by side."""
+    async with connected() as server:
+
+        async def end(task_id: str) -> None:
+            info = await (await AsyncTask.connect(task_id, server=server)).wait()
+            if not invocation.json:
+                click.echo(f"· {info.id}  {info.state}", err=True)
+
+        await asyncio.gather(*(end(each.id) for each in found.attempts))
+        return await AsyncAttempts.get(found.id, server=server)
 
 
 def _variant(text: str) -> dict[str, str]:

@@ -151,7 +151,7 @@ def _is_list(said: Any) -> bool:
 
 def _text(file: Path, option: str) -> str:
     try:
-        return file.read_text()
+        return file.read_bytes().decode()  # not as text: that would change line ends
     except OSError as error:
         refuse(f"{option}: {file} cannot be read: {error.strerror}", "name a readable file")
     except UnicodeDecodeError:

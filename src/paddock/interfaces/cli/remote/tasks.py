@@ -1,5 +1,6 @@
 """`paddock task`: what agents are to do, and what comes of it."""
 
+import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -33,6 +34,7 @@ def task() -> None:
 for _command in (
     task_giving.run,
     task_giving.follow_up,
+    task_giving.retry,
     task_giving.batch,
     task_giving.attempts,
     task_care.delete,
@@ -160,6 +162,31 @@ def messages(invocation: Invocation, task_id: str) -> None:
         for m in found
     )
     print_table(("ID", "MODE", "STATE", "SENT", "TEXT"), rows)
+
+
+@task.command()
+@click.argument("task_ids", metavar="TASK...", nargs=-1, required=True)
+@click.option("--timeout", type=Seconds(), help="Give up after this time; the tasks go on.")
+@output_options
+@pass_invocation
+def wait(invocation: Invocation, task_ids: Sequence[str], timeout: float | None) -> int:
+    """Wait until tasks are over, and show their results.
+
+    The exit code is that of `run`, of the first task that was not completed; 124 at the timeout.
+    """
+
+    async def work() -> list[TaskInfo]:
+        async with connected() as server:
+            found = [await AsyncTask.connect(each, server=server) for each in task_ids]
+            return await asyncio.gather(*(each.wait(timeout) for each in found))
+
+    ended = run_async(work())
+    if invocation.json:
+        print_json({"tasks": plain(ended)})
+    else:
+        for each in ended:
+            say_result(each)
+    return next((code for each in ended if (code := task_giving.exit_code(each))), 0)
 
 
 @task.command()

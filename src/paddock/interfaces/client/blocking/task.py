@@ -50,9 +50,9 @@ class Task(TaskCourse):
         model: str = "",
         mode: str = "",
         name: str = "",
-        sandbox: str = "",
-        fork: str = "",
-        snapshot: str = "",
+        sandbox: str | None = None,
+        fork: str | None = None,
+        snapshot: str | None = None,
         template: str = "",
         provider: str = "",
         app: str = "",
@@ -171,6 +171,10 @@ class Task(TaskCourse):
     def follow_up(self, prompt: str, **more: Any) -> Self:
         """A task that goes on with the session of this one, where it worked unless said."""
         return type(self)(portal().run(self._inner.follow_up(prompt, **more)))
+
+    def retry(self) -> Self:
+        """The same once more, as a task of its own. Conflict while this one is not over."""
+        return type(self)(portal().run(self._inner.retry()))
 
     def close(self) -> None:
         """Close the connections to the server; the task goes on."""
