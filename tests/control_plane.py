@@ -11,9 +11,9 @@ from typing import Any
 
 import aiohttp
 
+from paddock.domain.records import INSTALLATION_LABEL
 from paddock.interfaces.api.context import Services
 from paddock.ports.provider import Provider
-from paddock.services.making import INSTALLATION_LABEL
 from paddock.services.providers import Providers
 from paddock.settings import Settings
 from paddock.testing.reference import ReferenceProvider

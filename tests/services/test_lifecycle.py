@@ -11,10 +11,9 @@ import pytest
 from paddock.domain.errors import Unavailable
 from paddock.domain.ids import new_id
 from paddock.domain.lifetime import Clockwork
-from paddock.domain.records import SandboxRecord
+from paddock.domain.records import INSTALLATION_LABEL, SANDBOX_LABEL, SandboxRecord
 from paddock.domain.sandbox import SandboxState
 from paddock.ports.provider import Ref, SandboxSpec
-from paddock.services.making import INSTALLATION_LABEL, SANDBOX_LABEL
 from paddock.services.reconciler import Reconciler
 from paddock.services.verbs import is_lost
 from tests.control_plane import disposable, remove_all, running

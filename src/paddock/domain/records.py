@@ -18,6 +18,10 @@ from paddock.domain.work import Work
 
 SANDBOX_PREFIX = "sbx"
 SNAPSHOT_PREFIX = "snp"
+INSTALLATION_LABEL = "paddock.installation"
+"""On a provider's sandbox: the server that owns it."""
+SANDBOX_LABEL = "paddock.sandbox"
+"""On a provider's sandbox: the server's id of it."""
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _SNAPSHOT_NAME = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _LOOKS_LIKE_ID = re.compile(r"[a-z]{3}[_-][0-9a-z]{26}")

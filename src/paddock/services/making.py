@@ -16,6 +16,8 @@ from paddock.domain.quarantine import check_evidence
 from paddock.domain.quota import usage_of
 from paddock.domain.reason import Reason
 from paddock.domain.records import (
+    INSTALLATION_LABEL,
+    SANDBOX_LABEL,
     SANDBOX_PREFIX,
     SandboxRecord,
     check_name,
@@ -46,8 +48,6 @@ from paddock.services.team_images import TeamImages
 from paddock.services.wishes import Wish, bound
 
 _log = logging.getLogger(__name__)
-INSTALLATION_LABEL = "paddock.installation"
-SANDBOX_LABEL = "paddock.sandbox"
 DEFAULT_TEMPLATE = "base"
 WAIT_S = 300.0
 """How long a caller waits for a sandbox that another one is making."""

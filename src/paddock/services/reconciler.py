@@ -10,13 +10,19 @@ from paddock.domain import names
 from paddock.domain.errors import PaddockError
 from paddock.domain.ids import is_id, new_id
 from paddock.domain.lifetime import Clockwork
-from paddock.domain.records import SANDBOX_PREFIX, SandboxRecord, event_of
+from paddock.domain.records import (
+    INSTALLATION_LABEL,
+    SANDBOX_LABEL,
+    SANDBOX_PREFIX,
+    SandboxRecord,
+    event_of,
+)
 from paddock.domain.sandbox import SandboxState
 from paddock.ports.clock import Clock
 from paddock.ports.provider import Observation, Provider
 from paddock.ports.store import ANY_TEAM, SandboxFilter, Store, Transaction
 from paddock.services.changes import Changes
-from paddock.services.making import INSTALLATION_LABEL, SANDBOX_LABEL, Making
+from paddock.services.making import Making
 from paddock.services.providers import Providers
 from paddock.services.sandboxes import Sandboxes
 from paddock.services.snapshots import Snapshots

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from paddock.domain.ids import new_id
 from tests.interfaces.cli.conftest import PADDOCK
 
 
@@ -21,7 +22,7 @@ def kept(cli):
 @pytest.mark.proves("C1", "C4")
 def test_sandboxes_are_listed_by_label_in_both_forms(cli, kept):
     table = cli("sandbox", "list", "--label", cli.label).stdout.decode().splitlines()
-    assert table[0].split() == ["SANDBOX", "STATE", "TEMPLATE", "AGE", "REASON"]
+    assert table[0].split() == ["SANDBOX", "STATE", "TEMPLATE", "AGE", "REASON", "SERVER'S"]
     assert table[1].split()[:3] == [kept, "running", "tiny"]
     assert len(table) == 2
     (listed,) = cli.answer("sandbox", "list", "--label", cli.label)["sandboxes"]
@@ -46,6 +47,33 @@ def test_a_sandbox_is_paused_resumed_stopped_and_started(cli, kept):
         cli("sandbox", "start", kept.removeprefix("local/")).stdout == f"{kept} started\n".encode()
     )
     assert cli("sandbox", "exec", kept, "--", "cat", "file").stdout == b"mine\n"
+
+
+@pytest.fixture
+def servers(cli):
+    """The name of a sandbox that a server owns, and the server's own name for it."""
+    known = new_id("sbx")
+    labels = ("--label", "paddock.installation=elsewhere", "--label", f"paddock.sandbox={known}")
+    assert cli.run("--keep", *labels, "--", "sh", "-c", "echo kept > file").returncode == 0
+    (ref,) = cli.left()
+    yield ref, known
+    cli("sandbox", "rm", "--force", ref)
+
+
+@pytest.mark.slow
+@pytest.mark.proves("L6")
+def test_commands_without_a_server_refuse_a_sandbox_that_a_server_owns(cli, servers):
+    ref, known = servers
+    (listed,) = cli("sandbox", "ls", "--label", cli.label).stdout.decode().splitlines()[1:]
+    assert listed.split()[-1] == known
+    refused = [cli("sandbox", verb, ref) for verb in ("rm", "stop", "pause", "fork", "snapshot")]
+    refused.append(cli("sandbox", "exec", ref, "--", "true"))
+    for done in refused:
+        assert (done.returncode, done.stdout) == (1, b""), done
+        assert f"{ref} belongs to a server, which knows it as {known}".encode() in done.stderr
+        assert f"fix: ask that server: `paddock inspect {known}`".encode() in done.stderr
+    (seen,) = cli.answer("sandbox", "ls", "--label", cli.label)["sandboxes"]
+    assert seen["state"] == "running"
 
 
 @pytest.mark.proves("E1", "C4")

@@ -25,6 +25,7 @@ from paddock.interfaces.cli.options import (
     wish,
 )
 from paddock.interfaces.cli.output import age, print_json, print_table
+from paddock.interfaces.cli.ownership import check_unowned, server_id
 from paddock.interfaces.cli.params import pairs
 from paddock.interfaces.cli.preflight import preflight
 from paddock.interfaces.cli.progress import Display
@@ -40,7 +41,7 @@ Verb = Callable[[Provider, Ref], Awaitable[object]]
 def sandbox() -> None:
     """Sandboxes without a server, straight on a provider.
 
-    What a server has made is the server's: use `paddock ls`, `paddock exec` and so on for that.
+    A server's sandboxes are listed but refused: use `paddock ls`, `paddock exec` and so on.
     A sandbox is named PROVIDER/ID, or by its id alone on the provider in use.
     """
 
@@ -79,10 +80,17 @@ def list_sandboxes(invocation: Invocation, provider: str, labels: Sequence[str])
         print_json({"sandboxes": [_row(seen) for seen in found]})
         return
     print_table(
-        ("SANDBOX", "STATE", "TEMPLATE", "AGE", "REASON"),
+        ("SANDBOX", "STATE", "TEMPLATE", "AGE", "REASON", "SERVER'S"),
         (
-            (references.shown(s.ref), s.state, s.template, age(s.created_at), s.reason or "")
-            for s in found
+            (
+                references.shown(seen.ref),
+                seen.state,
+                seen.template,
+                age(seen.created_at),
+                seen.reason or "–",
+                server_id(seen.labels) or "–",
+            )
+            for seen in found
         ),
     )
 
@@ -122,7 +130,9 @@ async def _sandbox(
     """The provider of the one sandbox that is meant, and its reference."""
     ref = references.parse(reference, provider)
     async with _opened(invocation, ref.provider) as opened:
-        yield opened, replace(ref, provider=opened.provider.name)
+        ref = replace(ref, provider=opened.provider.name)
+        await check_unowned(opened.provider, ref)
+        yield opened, ref
 
 
 @dataclass
@@ -164,7 +174,11 @@ def _verb(name: str, done: str, verb: Verb, text: str) -> None:
     @output_options
     @pass_invocation
     def act(invocation: Invocation, names: Sequence[str], provider: str) -> int:
-        return run_async(_Batch(invocation, verb, done).run(names, provider))
+        async def checked(place: Provider, ref: Ref) -> None:
+            await check_unowned(place, ref)
+            await verb(place, ref)
+
+        return run_async(_Batch(invocation, checked, done).run(names, provider))
 
 
 _verb("stop", "stopped", lambda p, ref: p.stop(ref), "End what runs in it; the disk is kept.")
@@ -175,16 +189,20 @@ _verb("resume", "resumed", lambda p, ref: p.resume(ref), "Let a paused one go on
 
 @sandbox.command()
 @click.argument("names", nargs=-1, required=True, metavar="SANDBOX...")
-@click.option("-f", "--force", is_flag=True, help="What is not there is no error.")
+@click.option("-f", "--force", is_flag=True, help="Also if it is absent or a server's.")
 @provider_option
 @output_options
 @pass_invocation
 def rm(invocation: Invocation, names: Sequence[str], provider: str, force: bool) -> int:
-    """Remove sandboxes with everything in them."""
+    """Remove sandboxes with everything in them.
+
+    A server's sandbox is refused, because that server would lose it: use `paddock rm`. With --force
+    it is removed all the same.
+    """
 
     async def remove(place: Provider, ref: Ref) -> None:
         if not force:
-            await place.observe(ref)
+            await check_unowned(place, ref)
         await place.destroy(ref)
 
     return run_async(_Batch(invocation, remove, "removed").run(names, provider))

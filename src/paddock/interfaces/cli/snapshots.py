@@ -15,6 +15,7 @@ from paddock.interfaces.cli.invocation import Invocation, pass_invocation
 from paddock.interfaces.cli.noun import Noun
 from paddock.interfaces.cli.options import output_options, provider_option
 from paddock.interfaces.cli.output import age, print_json, print_table, size, tell_left_out
+from paddock.interfaces.cli.ownership import check_snapshot_unowned, check_unowned
 from paddock.interfaces.cli.progress import Display
 from paddock.interfaces.cli.toolbox import Opened
 from paddock.ports.provider import Provider, Ref
@@ -52,6 +53,7 @@ def create(
         with Display() as display:
             async with invocation.tools.open(ref.provider, display.tell) as opened:
                 ref = replace(ref, provider=opened.provider.name)
+                await check_unowned(opened.provider, ref)
                 able = opened.provider.capabilities.snapshot_ignore
                 whole = everything or memory or not able
                 rules = () if whole else await _rules(opened, ref)
@@ -138,9 +140,11 @@ def rm(invocation: Invocation, names: Sequence[str], provider: str) -> None:
 async def _remove(provider: Provider, identifiers: Sequence[str]) -> list[str]:
     """Absent is success for the provider, but a mistake for a person who named it."""
     refs = [SnapshotRef(provider.name, identifier) for identifier in identifiers]
-    known = {taken.ref async for taken in provider.snapshots()}
+    known = {taken.ref: taken async for taken in provider.snapshots()}
     for ref in refs:
-        if ref not in known:
+        if (taken := known.get(ref)) is not None:
+            check_snapshot_unowned(taken)
+        else:
             raise NotFound(
                 f"there is no snapshot {_name(ref)}",
                 remediation="`paddock sandbox snapshot ls` shows what there is",
