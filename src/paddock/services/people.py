@@ -194,8 +194,9 @@ def _meant(principal: Principal, name: str) -> str:
         if own:
             return own
         raise NotFound(
-            "your token is nobody's, so there is no `me`",
-            remediation="`paddock token create --person EMAIL` makes one that is somebody's",
+            "your token belongs to no person, so there is no `me`",
+            remediation="open /signin in a browser and paste the token there; or create a token of "
+            "a person: `paddock token create NAME --person EMAIL`",
         )
     principal.require(Scope.PEOPLE_MANAGE)
     return name

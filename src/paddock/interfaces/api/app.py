@@ -25,6 +25,7 @@ from paddock.interfaces.api.routes import (
     history,
     intake,
     models,
+    pages,
     people,
     policies,
     pools,
@@ -85,6 +86,7 @@ _ROUTERS = (
     settings,
     providers,
     health,
+    pages,
 )
 _FOR_ANYONE = (
     *(("get", path) for path in ("/healthz", "/readyz", "/v1/version")),

@@ -51,8 +51,8 @@ class Pages:
     def __init__(self, brand: str = "Paddock") -> None:
         self._brand = brand
         folder = resources.files(__package__)
-        self._error = _template(folder.joinpath("error.html").read_text("utf-8"))
-        self._waiting = _template(folder.joinpath("waiting.html").read_text("utf-8"))
+        self._error = page_template(folder.joinpath("error.html").read_text("utf-8"))
+        self._waiting = page_template(folder.joinpath("waiting.html").read_text("utf-8"))
         self._style = folder.joinpath("page.css").read_text("utf-8")
 
     def error(self, head: RequestHead | None, trouble: Trouble) -> Reply:
@@ -104,7 +104,7 @@ class Pages:
         return _reply(trouble, request_id, (b"Content-Type", b"application/json"), body)
 
     def _page(
-        self, template: "_Template", trouble: Trouble, values: Mapping[str, str], request_id: str
+        self, template: "PageTemplate", trouble: Trouble, values: Mapping[str, str], request_id: str
     ) -> Reply:
         escaped = {
             "title": trouble.title or HTTPStatus(trouble.status).phrase,
@@ -124,7 +124,9 @@ class Pages:
 
 
 @dataclass(frozen=True, slots=True)
-class _Template:
+class PageTemplate:
+    """An HTML file with `{{name}}` in the places that are filled in."""
+
     text: str
     policy: str
     """What its own script may do, and no other."""
@@ -133,13 +135,13 @@ class _Template:
         return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], self.text)
 
 
-def _template(text: str) -> _Template:
+def page_template(text: str) -> PageTemplate:
     hashes = [
         base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         for script in _SCRIPT.findall(text)
     ]
     scripts = " ".join(f"'sha256-{digest}'" for digest in hashes) or "'none'"
-    return _Template(text, f"script-src {scripts}; connect-src 'self'; base-uri 'none'")
+    return PageTemplate(text, f"script-src {scripts}; connect-src 'self'; base-uri 'none'")
 
 
 def accepts_html(head: RequestHead) -> bool:
