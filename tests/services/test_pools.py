@@ -8,8 +8,8 @@ import pytest
 from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.domain.pressure import Band, Memory, kept_warm
 from paddock.services.pressure import Pressure
+from paddock.services.provider_templates import Kept, Pool
 from paddock.services.providers import Providers
-from paddock.services.templates import Kept, Pool, Told
 from paddock.settings import Settings
 from paddock.wiring.providers import layered
 from paddock.wiring.server import assembled
@@ -34,9 +34,8 @@ async def plane(provider):
 
 
 def kept(provider, **configured):
-    told = Told(lambda _text, _fraction: None)
     pool = Pool(provider.keep_warm, provider.warm.ready_of, configured)
-    return Kept(provider.templates, provider.prepare, told, pool)
+    return Kept(provider.templates, provider.prepare, pool=pool)
 
 
 async def resized(plane, size):

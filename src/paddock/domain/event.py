@@ -16,6 +16,8 @@ class EventKind(StrEnum):
     """Every kind of event that is ours; the reference page is made from this list."""
 
     SANDBOX_CREATING = "sandbox.creating"
+    SANDBOX_PROGRESS = "sandbox.progress"
+    """While it is created: what is being built for it, and how far that is."""
     SANDBOX_RUNNING = "sandbox.running"
     SANDBOX_PAUSED = "sandbox.paused"
     SANDBOX_STOPPED = "sandbox.stopped"

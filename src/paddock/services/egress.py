@@ -33,8 +33,8 @@ from paddock.services.egress_changes import (
 )
 from paddock.services.enforcing import Enforcing
 from paddock.services.granted import Granted
+from paddock.services.provider_templates import Kept
 from paddock.services.providers import Providers
-from paddock.services.templates import Kept
 
 _log = logging.getLogger(__name__)
 _WITH_A_NETWORK_OF_THEIR_OWN = ("runsc",)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 
 from paddock.domain.errors import Broken, PaddockError
@@ -61,6 +61,12 @@ class Work:
         assert task is not None
         await asyncio.wait({task})
         self._raise_for(task)
+
+    def cancel(self, ended: Callable[["Work"], None]) -> None:
+        """End it; `ended` is called once that is done."""
+        assert self._task is not None
+        self._task.add_done_callback(lambda _: ended(self))
+        self._task.cancel()
 
     async def aclose(self) -> None:
         if (task := self._task) is not None:

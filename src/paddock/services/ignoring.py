@@ -5,8 +5,8 @@ import logging
 
 from paddock.domain.errors import NotFound, PaddockError
 from paddock.domain.records import SandboxRecord
+from paddock.services.provider_templates import Kept
 from paddock.services.providers import Providers
-from paddock.services.templates import Kept
 
 _log = logging.getLogger(__name__)
 

@@ -5,29 +5,22 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 
-from paddock.domain import names
-from paddock.domain.egress import EgressWish
-from paddock.domain.errors import Conflict, InvalidRequest, NotFound, PaddockError, known
-from paddock.domain.ids import new_id
-from paddock.domain.image_reference import check_tenants
-from paddock.domain.lifetime import Clockwork, Lifetime, kept_alive_until
-from paddock.domain.quarantine import check_evidence
+from paddock.domain.audit import AuditEntry
+from paddock.domain.errors import Conflict, NotFound, PaddockError, known
+from paddock.domain.lifetime import Lifetime
 from paddock.domain.quota import usage_of
 from paddock.domain.reason import Reason
 from paddock.domain.records import (
     INSTALLATION_LABEL,
     SANDBOX_LABEL,
-    SANDBOX_PREFIX,
     SandboxRecord,
-    check_name,
-    check_owner,
-    check_same_owner,
     event_of,
     moved,
     taken,
 )
-from paddock.domain.sandbox import Resources, SandboxState
+from paddock.domain.sandbox import SandboxState
 from paddock.domain.snapshot import SnapshotRef
 from paddock.domain.team import Principal, Scope
 from paddock.ports.clock import Clock
@@ -35,6 +28,7 @@ from paddock.ports.provider import Observation, Provider, Ref, SandboxSpec
 from paddock.ports.store import ANY_TEAM, Store, Transaction
 from paddock.services import begun, quarantine_cases
 from paddock.services.admission import Admission
+from paddock.services.begun import PATIENT, Patience
 from paddock.services.changes import Changes
 from paddock.services.egress_changes import described
 from paddock.services.fallback import Fallback, Made, Route
@@ -44,13 +38,12 @@ from paddock.services.networks import Modes, Networks, fit
 from paddock.services.once import fingerprint_of
 from paddock.services.providers import Providers
 from paddock.services.quotas import check_quota
+from paddock.services.sandbox_plan import forked, of_snapshot, planned
 from paddock.services.team_images import TeamImages
+from paddock.services.template_builds import TemplateBuilds
 from paddock.services.wishes import Wish, bound
 
 _log = logging.getLogger(__name__)
-DEFAULT_TEMPLATE = "base"
-WAIT_S = 300.0
-"""How long a caller waits for a sandbox that another one is making."""
 Configure = Callable[[SandboxRecord], Awaitable[None]]
 """Gives a machine that has just begun to run what is configured for its app."""
 _FORKABLE = (SandboxState.RUNNING, SandboxState.PAUSED, SandboxState.STOPPED)
@@ -67,6 +60,7 @@ class Making:
         *,
         clock: Clock,
         installation: str,
+        builds: TemplateBuilds,
         admission: Admission | None = None,
     ) -> None:
         self.fallback = Fallback(store, clock, providers, changes=changes)
@@ -76,6 +70,7 @@ class Making:
         self._providers = providers
         self._clock = clock
         self._installation = installation
+        self._builds = builds
         self._admission = admission
         self._underway: dict[str, asyncio.Task[SandboxRecord]] = {}
         self.configure: Configure = _nothing_to_configure
@@ -87,13 +82,15 @@ class Making:
         """What a wish does not say; may be changed at any time."""
 
     async def create(
-        self, principal: Principal, wish: Wish, key: str = "", *, wait_s: float = WAIT_S
+        self, principal: Principal, wish: Wish, key: str = "", *, patience: Patience = PATIENT
     ) -> SandboxRecord:
-        """A running sandbox. The same key gives the same one, also after a restart; so does the
-        same identity, in whatever state that one is. TimedOut while another caller makes it."""
+        """A running sandbox, or one in `creating` if `patience` says so. The same key gives the
+        same one, also after a restart; so does the same identity, in whatever state that one is.
+        TimedOut while another caller makes it.
+        """
         principal.require(Scope.SANDBOXES_WRITE)
         record = await self._plan(principal, wish)
-        return await self._enter(principal, record, key, ("create", wish), wait_s=wait_s)
+        return await self._enter(principal, record, key, ("create", wish), patience=patience)
 
     async def fork(
         self, principal: Principal, source: SandboxRecord, wish: Wish, key: str = ""
@@ -106,33 +103,7 @@ class Making:
                 f"sandbox {source.name} is {source.state} and cannot be forked",
                 remediation="start it first, or fork one of its snapshots",
             )
-        now = self._clock.wall()
-        record = replace(
-            source,
-            id=new_id(SANDBOX_PREFIX),
-            name=check_name(wish.name) if wish.name else names.invent(),
-            state=SandboxState.CREATING,
-            ref="",
-            reason=None,
-            detail="",
-            parent_id=source.id,
-            labels={**source.labels, **wish.labels},
-            identity=wish.identity,
-            env={**source.env, **wish.env},
-            resources=source.resources.changed(wish.resources),
-            command_policy=wish.command_policy or source.command_policy,
-            hardened=source.hardened if wish.hardened is None else wish.hardened,
-            lifetime=source.lifetime.changed(wish.lifetime),
-            egress=wish.egress or source.egress,
-            ports=wish.ports or source.ports,
-            public_ports=frozenset(),
-            app=check_name(wish.app) if wish.app else "",
-            created_at=now,
-            changed_at=now,
-            clock=_wound(now, wish.keep_alive_s),
-            started_at=None,
-            version=0,
-        )
+        record = forked(source, wish, now=self._clock.wall())
         return await self._enter(principal, record, key, (f"fork {source.id}", wish))
 
     async def resume_making(self, record: SandboxRecord, principal: Principal) -> SandboxRecord:
@@ -142,12 +113,16 @@ class Making:
     def is_making(self, sandbox_id: str) -> bool:
         return sandbox_id in self._underway
 
-    async def break_off(self, record: SandboxRecord, principal: Principal, why: str) -> None:
-        """Nobody wants it any more: what this process is making of it is undone."""
+    async def cancel(self, record: SandboxRecord, principal: Principal, why: str) -> None:
+        """Undo what this process has made of it so far. Whoever waits for it gets a Conflict."""
         if (task := self._underway.get(record.id)) is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            await self._give_up(record, principal, Conflict(why))
+            entry = self._changes.entry(principal, record, "sandbox.delete", {"cancelled": why})
+            error = Conflict(
+                f"sandbox {record.name} was not created: {why}", remediation="create another"
+            )
+            await self._give_up(record, principal, error, reason=Reason.CANCELLED, entry=entry)
 
     async def aclose(self) -> None:
         """Leave what is half made to the next start, which finds it by its key."""
@@ -157,67 +132,14 @@ class Making:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _plan(self, principal: Principal, wish: Wish) -> SandboxRecord:
-        if wish.template and wish.snapshot:
-            raise InvalidRequest(
-                "a sandbox cannot be made of a template and a snapshot at once",
-                remediation="give one of them",
-            )
-        check_tenants(wish.template)
-        now = self._clock.wall()
-        record = SandboxRecord(
-            id=new_id(SANDBOX_PREFIX),
-            team_id=principal.team_id,
-            name=check_name(wish.name) if wish.name else names.invent(),
-            state=SandboxState.CREATING,
-            provider=wish.provider or self._providers.default,
-            created_at=now,
-            changed_at=now,
-            clock=_wound(now, wish.keep_alive_s),
-            template=wish.template or DEFAULT_TEMPLATE,
-            resources=Resources().changed(wish.resources),
-            labels=dict(wish.labels),
-            identity=wish.identity,
-            env=dict(wish.env),
-            egress=wish.egress or EgressWish(),
-            ports=wish.ports,
-            lifetime=self.lifetime.changed(wish.lifetime),
-            runtime=wish.runtime,
-            hardened=wish.hardened,
-            owner=check_owner(wish.owner),
-            command_policy=wish.command_policy,
-            app=check_name(wish.app) if wish.app else "",
-        )
+        provider = self._providers.default
+        record = planned(principal.team_id, wish, self.lifetime, provider, now=self._clock.wall())
         if wish.snapshot:
-            return await self._of_snapshot(principal, record, wish)
+            named = (record.team_id, wish.snapshot)
+            found = await self._store.read(lambda tx: tx.snapshots.get(*named))
+            return of_snapshot(principal, record, wish, taken(found, wish.snapshot))
         self.fallback.check(record.provider, bound(wish))
         return record
-
-    async def _of_snapshot(
-        self, principal: Principal, record: SandboxRecord, wish: Wish
-    ) -> SandboxRecord:
-        named = await self._store.read(lambda tx: tx.snapshots.get(record.team_id, wish.snapshot))
-        found = taken(named, wish.snapshot)
-        check_evidence(found.quarantine, found.name, principal)
-        if wish.provider and wish.provider != found.provider:
-            raise InvalidRequest(
-                f"snapshot {found.name} is on provider {found.provider}, not on {wish.provider}",
-                remediation="leave the provider out",
-            )
-        if wish.owner:
-            check_same_owner(found, wish.owner)
-        return replace(
-            record,
-            owner=wish.owner or found.owner,
-            provider=found.provider,
-            snapshot_id=found.id,
-            template=found.template,
-            resources=found.resources.changed(wish.resources),
-            env={**found.env, **wish.env},
-            ports=wish.ports or found.ports,
-            command_policy=wish.command_policy or found.command_policy,
-            egress=wish.egress or found.egress,
-            quarantine=found.quarantine,
-        )
 
     async def _enter(
         self,
@@ -226,7 +148,7 @@ class Making:
         key: str,
         request: tuple[str, Wish],
         *,
-        wait_s: float = WAIT_S,
+        patience: Patience = PATIENT,
     ) -> SandboxRecord:
         """Write it down first, so that a restart finds what was begun."""
         verb, wish = request
@@ -259,7 +181,7 @@ class Making:
             entered = await self._store.write(enter)
             if entered.state is not SandboxState.CREATING:
                 return entered
-            return await self._follow(entered, principal, wait_s, route)
+            return await self._follow(entered, principal, patience, route)
 
     async def _route(self, principal: Principal, record: SandboxRecord, wish: Wish) -> Route:
         def replan(at: SandboxRecord) -> SandboxRecord:
@@ -272,24 +194,29 @@ class Making:
         self,
         record: SandboxRecord,
         principal: Principal,
-        wait_s: float = WAIT_S,
+        patience: Patience = PATIENT,
         route: Route | None = None,
     ) -> SandboxRecord:
         task = self._underway.get(record.id)
         if task is not None:
-            return await begun.awaited(task, record, wait_s)
+            return await begun.awaited(task, record, patience)
         task = asyncio.create_task(self._make(record, principal, route), name=f"make {record.id}")
         self._underway[record.id] = task
-        task.add_done_callback(lambda _: self._underway.pop(record.id, None))
-        return await asyncio.shield(task)
+        task.add_done_callback(self._ended)
+        return await begun.awaited(task, record, replace(patience, wait_s=None))
+
+    def _ended(self, task: asyncio.Task[SandboxRecord]) -> None:
+        self._underway = {key: each for key, each in self._underway.items() if each is not task}
+        if not task.cancelled():
+            task.exception()  # it was logged; whoever waited may be gone
 
     async def _make(
         self, record: SandboxRecord, principal: Principal, route: Route | None
     ) -> SandboxRecord:
         async with self._changes.alone(record.id):
             try:
-                making = self.fallback.make(record, route, self._there, principal)
-                record, spec, seen = await making
+                there = partial(self._there, principal=principal)
+                record, spec, seen = await self.fallback.make(record, route, there, principal)
                 await self.begin(self._providers.get(record.provider), record, seen)
             except Exception as error:
                 await self._give_up(record, principal, known(error))
@@ -314,8 +241,9 @@ class Making:
             made = await self._changes.apply(record.id, runs, principal)
             return await fit(self.networks, made, spec.egress)
 
-    async def _there(self, record: SandboxRecord) -> Made:
+    async def _there(self, record: SandboxRecord, principal: Principal) -> Made:
         provider, spec = self._providers.get(record.provider), await self._spec(record)
+        await self._builds.prepare(record, principal)
         return record, spec, await self._ask(provider, record, spec)
 
     async def wake(self, sandbox: SandboxRecord) -> None:
@@ -373,7 +301,13 @@ class Making:
         )
 
     async def _give_up(
-        self, record: SandboxRecord, principal: Principal, error: PaddockError
+        self,
+        record: SandboxRecord,
+        principal: Principal,
+        error: PaddockError,
+        *,
+        reason: Reason = Reason.CRASHED,
+        entry: AuditEntry | None = None,
     ) -> None:
         """The provider left nothing behind, so neither do we: only the events tell of it (L7)."""
         _log.warning("sandbox could not be made", extra={"id": record.id, "error": error.message})
@@ -384,17 +318,19 @@ class Making:
             if current is None or current.state is not SandboxState.CREATING:
                 return
             for state in (SandboxState.FAILED, SandboxState.DELETING, SandboxState.DELETED):
-                current = moved(current, state, now, reason=Reason.CRASHED, detail=detail)
-                tx.events.append([event_of(current, principal.actor)])
+                current = moved(current, state, now, reason=reason, detail=detail)
+                event = event_of(current, principal.actor)
+                if state is SandboxState.FAILED:  # for who follows the creation by its events
+                    event = replace(event, data={**event.data, "error": error.as_dict()})
+                tx.events.append([event])
             tx.sandboxes.replace(current)
+            if entry is not None:
+                tx.audit.append([entry])
             tx.keys.release(record.team_id, record.id)
 
         await self._store.write(undo)
+        self._changes.forget(record.id)
 
 
 async def _nothing_to_configure(_sandbox: SandboxRecord) -> None:
     return
-
-
-def _wound(now: float, keep_alive_s: float | None) -> Clockwork:
-    return Clockwork(active_at=now, keep_alive_until=kept_alive_until(keep_alive_s, now))

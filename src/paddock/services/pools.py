@@ -14,9 +14,9 @@ from paddock.domain.pressure import Band, kept_warm
 from paddock.domain.team import Principal, Scope
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
+from paddock.services.provider_templates import Kept, Pool
 from paddock.services.providers import Providers
 from paddock.services.settings import Origin
-from paddock.services.templates import Kept, Pool
 
 _log = logging.getLogger(__name__)
 LARGEST_POOL = 1000

@@ -19,9 +19,10 @@ from paddock.ports.provider import Observation, Provider, Ref, Usage
 from paddock.ports.store import Page, SandboxFilter, Store
 from paddock.services.activity import Activity
 from paddock.services.amendments import Amendment, amended
+from paddock.services.begun import PATIENT, Patience
 from paddock.services.changes import Changes
 from paddock.services.guests import Guests
-from paddock.services.making import WAIT_S, Making
+from paddock.services.making import Making
 from paddock.services.networks import fit
 from paddock.services.providers import Providers
 from paddock.services.verbs import SETTLED, check_verb, is_lost, ref_of
@@ -83,9 +84,9 @@ class Sandboxes(Questions):
         self.farewells: list[Farewell] = []
 
     async def create(
-        self, principal: Principal, wish: Wish, key: str = "", *, wait_s: float = WAIT_S
+        self, principal: Principal, wish: Wish, key: str = "", *, patience: Patience = PATIENT
     ) -> SandboxRecord:
-        return await self._making.create(principal, wish, key, wait_s=wait_s)
+        return await self._making.create(principal, wish, key, patience=patience)
 
     async def fork(
         self, principal: Principal, name: str, wish: Wish, key: str = ""
@@ -185,14 +186,14 @@ class Sandboxes(Questions):
         *,
         force: bool = False,
         reason: Reason = Reason.USER,
-        break_off: str = "",
+        why: str = "it was removed",
     ) -> SandboxRecord:
-        """Nothing of it remains but its name in the log. Refused while work would be lost. One that
-        is still being made is waited for, unless it is broken off, with why."""
+        """Nothing of it remains but its name in the log. Refused while work would be lost. A
+        creation is cancelled; its events say `why`."""
         principal.require(Scope.SANDBOXES_WRITE)
         sandbox = await self._changes.find(principal.team_id, name)
-        if break_off:
-            await self._making.break_off(sandbox, principal, break_off)
+        if sandbox.state is SandboxState.CREATING:
+            await self._making.cancel(sandbox, principal, why)
         async with self._changes.alone(sandbox.id):
             sandbox = await self._changes.find(principal.team_id, sandbox.id)
             if sandbox.state is SandboxState.DELETED:

@@ -95,7 +95,7 @@ class Workspaces:
             for each in await self._sandboxes.list(task.principal, made, Page(_OF_A_TASK)):
                 if each.task == task.id and each.id not in lost:
                     why = f"task {task.id} was cancelled"
-                    await self._sandboxes.delete(task.principal, each.id, force=True, break_off=why)
+                    await self._sandboxes.delete(task.principal, each.id, force=True, why=why)
 
     async def _use(self, task: TaskRecord, name: str) -> SandboxRecord:
         """Awake, and with what models cost on this task's account."""

@@ -1,112 +1,34 @@
 """Templates of the providers that keep their own: listed, added, built, removed."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 from paddock.domain.audit import AuditEntry
 from paddock.domain.errors import Conflict, Forbidden, NotFound, Unsupported
-from paddock.domain.event import Event, EventKind
+from paddock.domain.event import EventKind
 from paddock.domain.records import taken
 from paddock.domain.team import Principal, Scope
 from paddock.domain.template import Removed, SourceKind, Template
 from paddock.ports.clock import Clock
-from paddock.ports.store import Store, Transaction
-from paddock.services.following import Step, Work
+from paddock.ports.store import Store
+from paddock.services.following import Step
+from paddock.services.provider_templates import Kept
 from paddock.services.providers import Providers
-
-Progress = Callable[[str, float | None], None]
-"""What is being done, and how much of it: 0 to 1, or None where nobody knows."""
-
-
-class Recipes(Protocol):
-    """What a provider that keeps templates has beside the port."""
-
-    @property
-    def recipe(self) -> Callable[[str], Template]:
-        """By name; NotFound when there is none."""
-        ...
-
-    @property
-    def recipes(self) -> Callable[[], list[Template]]: ...
-    @property
-    def add(self) -> Callable[[Template], None]: ...
-
-    async def discard(self, name: str) -> Sequence[Removed]:
-        """A recipe and its build, or a build by its digest; Conflict while it is in use."""
-        ...
-
-    async def prune(self, *, everything: bool) -> Sequence[Removed]:
-        """The builds that nobody needs; unless everything may go, those of recipes stay."""
-        ...
-
-    async def image_bytes(self, reference: str) -> int | None:
-        """The size of an image that a sandbox named; None if it was not fetched."""
-        ...
-
-    async def prune_images(self, needed: Set[str], before: float) -> Sequence[Removed]:
-        """Remove images that sandboxes named, fetched before this time, and that nothing uses.
-        `needed` are the references of those that stay."""
-        ...
-
-
-class Told:
-    """Progress for whoever listens, and for who was told before there were listeners.
-
-    It may be called from any thread.
-    """
-
-    def __init__(self, also: Progress) -> None:
-        self._also = also
-        self._loop = asyncio.get_running_loop()
-        self._listeners: set[Callable[[Step], None]] = set()
-
-    def __call__(self, text: str, fraction: float | None) -> None:
-        self._also(text, fraction)
-        self._loop.call_soon_threadsafe(self._tell, Step(text, fraction))
-
-    def _tell(self, step: Step) -> None:
-        for listener in tuple(self._listeners):
-            listener(step)
-
-    def listen(self, listener: Callable[[Step], None]) -> Callable[[], None]:
-        """What ends it."""
-        self._listeners.add(listener)
-        return lambda: self._listeners.discard(listener)
-
-
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """Sandboxes of one provider that were made before anybody asked."""
-
-    keep: Callable[[str, int], Awaitable[None]]
-    """So many of a template; returns once they are being made, or destroyed."""
-    ready: Callable[[str], int]
-    configured: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """The templates of one provider."""
-
-    recipes: Recipes
-    prepare: Callable[[str], Awaitable[None]]
-    told: Told
-    pool: Pool | None = None
-    """Where sandboxes can wait ready."""
+from paddock.services.template_builds import TemplateBuilds, note_of
 
 
 class Templates:
     """They belong to the installation, so only its operators change them: a recipe may name
     directories of the host, and every team's sandboxes are made of them."""
 
-    def __init__(self, store: Store, clock: Clock, providers: Providers) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, providers: Providers, *, builds: TemplateBuilds
+    ) -> None:
         self._store = store
         self._clock = clock
         self._providers = providers
-        self._building: dict[tuple[str, str], Work] = {}
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._builds = builds
 
     async def list(self, principal: Principal, provider: str) -> Sequence[Template]:
         principal.require(Scope.TEMPLATES_READ)
@@ -149,10 +71,10 @@ class Templates:
         """By its name, or only a build of it by its digest. Conflict while something uses it."""
         _check(principal)
         place, kept = self._kept(provider)
-        if (place, name) in self._building:
+        if self._builds.is_underway(place, name):
             raise Conflict(f"template {name} is being built", remediation="wait for its end")
         await kept.recipes.discard(name)
-        await self._note(principal, name, EventKind.TEMPLATE_REMOVED)
+        await self._note(principal, name)
 
     async def prune(
         self, principal: Principal, provider: str, *, everything: bool
@@ -162,7 +84,7 @@ class Templates:
         kept = self._kept(provider)[1]
         removed = await kept.recipes.prune(everything=everything)
         for each in removed:
-            await self._note(principal, each.digest, EventKind.TEMPLATE_REMOVED)
+            await self._note(principal, each.digest)
         return removed
 
     async def build(
@@ -173,34 +95,7 @@ class Templates:
         _check(principal)
         provider_name, kept = self._kept(provider)
         await self._recipe(kept, name)
-        place = (provider_name, name)
-        if (build := self._building.get(place)) is None:
-            build = self._building[place] = Work(f"the build of {name}")
-            build.begin(self._build(principal, place, kept, build))
-        return build.follow()
-
-    async def aclose(self) -> None:
-        """What is half built is thrown away by the provider."""
-        for build in tuple(self._building.values()):
-            await build.aclose()
-
-    async def _build(
-        self, principal: Principal, place: tuple[str, str], kept: Kept, build: Work
-    ) -> None:
-        provider, name = place
-        try:
-            # One at a time, because a provider does not say which build its progress is of.
-            async with self._turns.setdefault(provider, asyncio.Lock()):
-                stop = kept.told.listen(build.hear)
-                try:
-                    await kept.prepare(name)
-                    await asyncio.sleep(0)  # what was said last is told by the loop
-                finally:
-                    stop()
-            await self._note(principal, name, EventKind.TEMPLATE_BUILT)
-        finally:
-            # Here and not in a callback: those run only after followers may have seen the end.
-            self._building.pop(place, None)
+        return self._builds.follow(principal, provider_name, name, kept=kept)
 
     async def _recipe(self, kept: Kept, name: str) -> Template:
         try:
@@ -223,14 +118,10 @@ class Templates:
         source = replace(template.source, reference=snapshot.ref)
         return replace(template, source=source)
 
-    async def _note(self, principal: Principal, name: str, kind: EventKind) -> None:
-        now, team, actor = self._clock.wall(), principal.team_id, principal.actor
-
-        def write(tx: Transaction) -> None:
-            tx.events.append([Event(team, kind, name, now, {}, actor)])
-            tx.audit.append([AuditEntry(team, actor, kind, name, now)])
-
-        await self._store.write(write)
+    async def _note(self, principal: Principal, name: str) -> None:
+        await self._store.write(
+            note_of(principal, name, EventKind.TEMPLATE_REMOVED, self._clock.wall())
+        )
 
     def _kept(self, provider: str) -> tuple[str, Kept]:
         name = provider or self._providers.default

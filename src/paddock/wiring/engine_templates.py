@@ -148,6 +148,19 @@ class EngineTemplates:
         )
         return TemplateImage(defaults, root.digest, reference=root.image, whole=root.whole)
 
+    async def is_built(self, name: str) -> bool:
+        """Whether the engine has its image."""
+        template = self._recipes.get(name)
+        source = template.source
+        if source.kind is SourceKind.IMAGE and _is_engines(source.reference):
+            image = source.reference.removeprefix("docker:")
+            return not template.setup and await self._builder.images.find(image) is not None
+        digest = await sources.identify(source, self._images)
+        if template.setup:
+            digest = sources.digest_of(digest, list(template.setup))
+        image = template_image(template.name, digest)
+        return await self._builder.images.find(image) is not None
+
     async def _root(self, template: Template) -> _Root:
         source = template.source
         self._progress("looking at the source", 0.0)

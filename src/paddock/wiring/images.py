@@ -1,7 +1,7 @@
 """Where the images come from that an engine's provider asks for by the names of templates."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,8 @@ class Stock:
 
     find: ImageSource
     recipes: Templates
+    is_built: Callable[[str], Awaitable[bool]]
+    """NotFound where no recipe has this name."""
 
 
 @asynccontextmanager
@@ -39,7 +41,7 @@ async def of_user(
     """For who is not root: the engine builds, and everything else is in the user's directory."""
     async with Builder.opened(docker) as builder:
         templates = EngineTemplates(builder, config, progress)
-        yield Stock(templates.find, templates)
+        yield Stock(templates.find, templates, templates.is_built)
 
 
 @asynccontextmanager
@@ -68,8 +70,11 @@ async def from_store(
                 await local.aclose()
         return await store.ensure(template, progress=progress, setup_runner=_built_already)
 
+    async def is_built(name: str) -> bool:
+        return store.built(store.recipe(name)) is not None
+
     try:
-        yield Stock(image_source(store.recipe, build), Shelf(store, config, docker))
+        yield Stock(image_source(store.recipe, build), Shelf(store, config, docker), is_built)
     finally:
         await asyncio.to_thread(storage.close)
 

@@ -8,8 +8,8 @@ from paddock.adapters.providers import registry
 from paddock.domain.errors import InvalidRequest, PaddockError, Unavailable
 from paddock.interfaces.cli.toolbox import Progress
 from paddock.ports.provider import Provider, SpecCheck
+from paddock.services.provider_templates import Kept, Told
 from paddock.services.providers import Providers
-from paddock.services.templates import Kept, Told
 from paddock.settings import Settings
 from paddock.wiring import providers as opening
 
@@ -35,7 +35,12 @@ async def in_use(settings: Settings, progress: Progress) -> AsyncIterator[Provid
             raise Unavailable(f"provider {default} does not open: {why}")
         absent = {name: one for name, one in outcomes.items() if isinstance(one, str)}
         kept = {
-            name: Kept(recipes, partial(opener.prepare, one), told, opening.pool(one, settings))
+            name: Kept(
+                recipes,
+                partial(opener.prepare, one),
+                partial(opener.is_built, one),
+                opening.pool(one, settings),
+            )
             for name, one in bare.items()
             if not isinstance(one, str) and (recipes := opener.templates(one)) is not None
         }

@@ -15,7 +15,7 @@ from paddock.domain.errors import NotFound, PaddockError, Unavailable
 from paddock.interfaces.cli.toolbox import Progress, Templates
 from paddock.ports.clock import SystemClock
 from paddock.ports.provider import Finding, Provider, Status
-from paddock.services.templates import Pool
+from paddock.services.provider_templates import Pool
 from paddock.settings import Settings
 
 if TYPE_CHECKING:
@@ -141,6 +141,14 @@ class Opener:
             # What nobody knows by this name may be an image that the engine does.
             with suppress(NotFound):
                 await self._stock.find(template)
+
+    async def is_built(self, bare: Provider, template: str) -> bool:
+        """Whether create() need not build it. NotFound where no template has this name."""
+        from paddock.adapters.providers.local.provider import LocalProvider
+
+        if isinstance(bare, LocalProvider):
+            return bare.is_built(template)
+        return self._stock is None or bool(await self._stock.is_built(template))
 
     def templates(self, bare: Provider) -> Templates | None:
         """The recipes that a provider's sandboxes can be made of, if it knows any."""

@@ -61,6 +61,7 @@ from paddock.services.sandboxes import Sandboxes
 from paddock.services.sessions import Sessions
 from paddock.services.settings import SettingsAtWork
 from paddock.services.snapshots import Snapshots
+from paddock.services.template_builds import TemplateBuilds
 from paddock.services.templates import Templates
 from paddock.services.terminals import Terminals
 from paddock.services.volumes import Volumes
@@ -161,7 +162,7 @@ async def assembled(
         theirs = e2b_of(parts, previews, access.stays, key=secret, settings=settings)
         services = parts.services(settings, access, theirs)
         await services.quotas.set_defaults(settings.quotas.limits)
-        closing = (services.previews, services.templates, theirs.builds, services.purges)
+        closing = (services.previews, parts.builds, theirs.builds, services.purges)
         for part in (*closing, services.commands.log):
             stack.push_async_callback(part.aclose)
         await _take_up(services, rounds)
@@ -218,12 +219,14 @@ class _Parts:
         self.recall = Recall(store, clock)
         self.changes = Changes(store, clock, self.recall)
         self.guests = Guests(providers)
+        self.builds = TemplateBuilds(store, clock, providers)
         self.making = Making(
             store,
             self.changes,
             providers,
             clock=clock,
             installation=installation,
+            builds=self.builds,
             admission=Admission(host_memory, RESERVATION_MIB),
         )
         self.sandboxes = Sandboxes(
@@ -337,7 +340,7 @@ class _Parts:
             bindings=self.bindings,
             broker=self.broker,
             agents=self.agents,
-            templates=Templates(self.store, self.clock, self.providers),
+            templates=Templates(self.store, self.clock, self.providers, builds=self.builds),
             volumes=self.volumes,
             rate=self.rate,
             e2b=e2b,

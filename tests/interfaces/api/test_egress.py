@@ -9,7 +9,7 @@ from paddock.domain.egress import EgressPolicy, NetworkMode
 from paddock.domain.template import SourceKind, Template, TemplateSource
 from paddock.ports.egress import Flow, FlowBatch
 from paddock.ports.provider import Observation, Ref, SandboxSpec
-from paddock.services.templates import Kept
+from paddock.services.provider_templates import Kept
 from paddock.testing.broken.defect import claiming
 from paddock.testing.reference import ReferenceProvider
 from tests.control_plane import disposable
@@ -97,7 +97,7 @@ async def test_gvisor_is_closed_by_default_and_an_allowlist_is_refused_before_it
 ):
     """Whether the runtime is asked for or its template's."""
     if not said:
-        plane.services.providers.templates["reference"] = Kept(Strong(), None, None)
+        plane.services.providers.templates["reference"] = Kept(Strong(), None)
     box = await make(plane, **said)
     assert box["egress"] == {"mode": "none"}
     assert enforced(plane).mode is NetworkMode.NONE

@@ -6,7 +6,7 @@ import pytest
 
 from paddock.domain.errors import Broken, NotFound
 from paddock.domain.template import SourceKind, Template, TemplateSource
-from paddock.services.templates import Kept, Told
+from paddock.services.provider_templates import Kept
 from paddock.testing.checkpointing import CheckpointingProvider
 from paddock.testing.simulated import SimulatedProvider
 from tests.control_plane import disposable
@@ -50,8 +50,7 @@ async def nothing(_name):
 
 def shelve(plane, name):
     made = Recipes()
-    told = Told(lambda _text, _fraction: None)
-    plane.services.providers.templates[name] = Kept(made, nothing, told)
+    plane.services.providers.templates[name] = Kept(made, nothing)
     return made
 
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from paddock.domain.errors import Unavailable
-from paddock.services.templates import Kept
+from paddock.services.provider_templates import Kept
 from paddock.services.verbs import ref_of
 from paddock.testing.simulated import SimulatedProvider
 from tests.control_plane import disposable
@@ -91,7 +91,7 @@ async def state(plane, box):
 
 def of_snapshot(plane, snapshot):
     shelf = Shelf()
-    plane.services.providers.templates["simulated"] = Kept(shelf, shelf.prepare, shelf.told)
+    plane.services.providers.templates["simulated"] = Kept(shelf, shelf.prepare)
     return {"name": "known", "source": {"kind": "snapshot", "reference": snapshot}}
 
 

@@ -1,12 +1,15 @@
 """Templates over HTTP."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from paddock.domain.errors import Conflict, NotFound, Refused
 from paddock.domain.template import Removed, SourceKind, Template, TemplateSource
-from paddock.services.templates import Kept, Told
+from paddock.services.following import Step
+from paddock.services.provider_templates import Kept, Told
+from paddock.services.template_builds import is_news
 from tests.control_plane import disposable
 
 BASE = Template("base", TemplateSource(SourceKind.DEBIAN, "trixie", ("git",)))
@@ -20,6 +23,7 @@ class Shelf:
         self.kept = {"base": BASE}
         self.told = Told(lambda _text, _fraction: None)
         self.builds = []
+        self.built = {"base"}
         self.go_on = asyncio.Event()
 
     def recipe(self, name):
@@ -56,6 +60,11 @@ class Shelf:
             raise Refused("the registry said no", remediation="log in to it")
         await self.go_on.wait()
         self.told("ready", 1.0)
+        self.built.add(name)
+
+    async def is_built(self, name):
+        self.recipe(name)
+        return name in self.built
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +76,7 @@ async def plane():
 @pytest.fixture
 async def shelf(plane):
     made = Shelf()
-    plane.services.providers.templates["reference"] = Kept(made, made.prepare, made.told)
+    plane.services.providers.templates["reference"] = Kept(made, made.prepare, made.is_built)
     yield made
     made.go_on.set()
     plane.services.providers.templates.clear()
@@ -177,3 +186,95 @@ async def test_builds_that_nobody_needs_are_pruned_and_told(plane, shelf):
     assert pruned["items"] == [{"digest": "1" * 32, "freed_bytes": 2048}]
     told = await plane.admin.get("/v1/events?subject=" + "1" * 32)
     assert [event["kind"] for event in told["items"]] == ["template.removed"]
+
+
+PLAIN = Template("plain", TemplateSource(SourceKind.DIRECTORY, "/srv/plain"))
+
+
+async def followed(plane, sandbox):
+    """The events of a sandbox until it runs or is gone."""
+    path = f"/v1/events/stream?subject={sandbox}&after=0&format=ndjson"
+    async for event in plane.admin.lines("GET", path):
+        yield event
+        if event["kind"] in ("sandbox.running", "sandbox.deleted"):
+            return
+
+
+async def test_a_creation_answers_early_and_its_events_tell_how_the_build_goes(plane, shelf):
+    shelf.add(PLAIN)
+    wish = {"template": "plain", "name": "slow", "answer_after_s": 0.1}
+    early = await plane.admin.post("/v1/sandboxes", wish)
+    assert (early.status, early["state"], early["name"]) == (202, "creating", "slow")
+    events = followed(plane, early["id"])
+    heard = [await anext(events), await anext(events)]
+    assert [each["kind"] for each in heard] == ["sandbox.creating", "sandbox.progress"]
+    assert (heard[1]["data"]["text"], heard[1]["data"]["fraction"]) == ("fetching", 0.5)
+    shelf.go_on.set()
+    rest = [each["kind"] async for each in events]
+    assert rest == ["sandbox.progress", "sandbox.running"]
+    assert (await plane.admin.get("/v1/sandboxes/slow"))["state"] == "running"
+    again = await plane.admin.post("/v1/sandboxes", {**wish, "name": "quick", "answer_after_s": 30})
+    assert (again.status, again["state"]) == (201, "running"), "it is built now"
+    assert shelf.builds == ["plain"]
+
+
+async def test_two_creations_follow_one_build(plane, shelf):
+    shelf.add(PLAIN)
+    wish = {"template": "plain", "answer_after_s": 0.1}
+    made = [await plane.admin.post("/v1/sandboxes", wish) for _ in range(2)]
+    shelf.go_on.set()
+    for each in made:
+        kinds = [event["kind"] async for event in followed(plane, each["id"])]
+        assert kinds.count("sandbox.progress") == 2
+        assert kinds[-1] == "sandbox.running"
+    assert shelf.builds == ["plain"]
+
+
+async def test_removing_a_sandbox_that_is_being_created_cancels_the_creation(plane, shelf):
+    shelf.add(PLAIN)
+    waiting = asyncio.create_task(
+        plane.admin.post("/v1/sandboxes", {"template": "plain", "name": "unwanted"})
+    )
+    while not shelf.builds:
+        await asyncio.sleep(0.01)
+    gone = await plane.admin.delete("/v1/sandboxes/unwanted")
+    assert (gone.status, gone["state"], gone["reason"]) == (200, "deleted", "cancelled")
+    told = await waiting
+    assert (told.status, told.error["code"]) == (409, "conflict")
+    assert "unwanted was removed while it was being created" in told.error["message"]
+    audit = (await plane.admin.get(f"/v1/audit?subject={gone['id']}"))["items"]
+    assert "sandbox.delete" in [each["action"] for each in audit]
+    shelf.go_on.set()
+    free = await plane.admin.post("/v1/sandboxes", {"template": "plain", "name": "unwanted"})
+    assert free.status == 201, "the name is free"
+    assert shelf.builds == ["plain", "plain"], "the first one was cancelled"
+
+
+async def test_a_build_goes_on_while_another_creation_waits_for_it(plane, shelf):
+    shelf.add(PLAIN)
+    wish = {"template": "plain", "answer_after_s": 0.1}
+    unwanted, wanted = [await plane.admin.post("/v1/sandboxes", wish) for _ in range(2)]
+    assert (await plane.admin.delete(f"/v1/sandboxes/{unwanted['id']}")).status == 200
+    shelf.go_on.set()
+    kinds = [event["kind"] async for event in followed(plane, wanted["id"])]
+    assert kinds[-1] == "sandbox.running"
+    assert shelf.builds == ["plain"]
+
+
+async def test_a_build_that_fails_is_told_with_its_error(plane, shelf):
+    shelf.add(replace(PLAIN, name="bad"))
+    wish = {"template": "bad", "answer_after_s": 30}
+    failed = await plane.admin.post("/v1/sandboxes", wish)
+    assert (failed.status, failed.error["message"]) == (502, "the registry said no")
+    events = (await plane.admin.get("/v1/events?kind=sandbox.failed"))["items"]
+    error = events[-1]["data"]["error"]
+    assert (error["code"], error["remediation"]) == ("provider_refused", "log in to it")
+
+
+def test_only_a_new_stage_or_a_tenth_more_is_worth_an_event():
+    half = Step("fetching", 0.5)
+    assert is_news(None, half)
+    assert not is_news(half, Step("fetching", 0.55))
+    assert is_news(half, Step("fetching", 0.6))
+    assert not is_news(half, Step("fetching", None))
+    assert is_news(half, Step("unpacking", 0.5))

@@ -6,7 +6,7 @@ import pytest
 
 from paddock.domain.errors import NotFound
 from paddock.domain.template import SourceKind, Template, TemplateSource
-from paddock.services.templates import Kept
+from paddock.services.provider_templates import Kept
 
 PLAIN = Template("plain", TemplateSource(SourceKind.DIRECTORY, "/nowhere"))
 
@@ -73,7 +73,7 @@ def ruled(running, cli, box):
     name = cli.answer("inspect", box)["sandboxes"][0]["template"]
     template = replace(PLAIN, name=name, snapshot_ignore=(f"{home}/out", f"{home}/*.tmp"))
     providers = running.plane.services.providers
-    providers.templates[providers.default] = Kept(OneRecipe(template), None, None)
+    providers.templates[providers.default] = Kept(OneRecipe(template), None)
     yield home
     providers.templates.clear()
 
@@ -105,7 +105,7 @@ def test_what_is_left_out_of_a_snapshot_is_said_and_shown(cli, box, ruled):
 def test_a_templates_rules_are_the_servers_and_changing_them_is_audited(cli, running):
     shelf = OneRecipe(replace(PLAIN, name="plain"))
     providers = running.plane.services.providers
-    providers.templates[providers.default] = Kept(shelf, None, None)
+    providers.templates[providers.default] = Kept(shelf, None)
     try:
         assert cli.text("template", "ignore", "plain", "/tmp/*") == "/tmp/*\n"
         assert shelf.recipe("plain").snapshot_ignore == ("/tmp/*",)

@@ -202,6 +202,10 @@ class LocalProvider:
         """Build a template unless it is built: it may take minutes, which no create has."""
         await self._plan(SandboxSpec(template=template))
 
+    def is_built(self, template: str) -> bool:
+        """Whether a sandbox of it can be made without building anything first."""
+        return self._parts.templates.built(self._parts.recipe(template)) is not None
+
     async def keep_warm(self, template: str, size: int) -> None:
         """Keep this many sandboxes of a template ready; changes take effect at once."""
         self.warm.assign(template, await self._plan(SandboxSpec(template=template)), size)

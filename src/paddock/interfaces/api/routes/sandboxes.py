@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
+from fastapi.responses import JSONResponse
 
 from paddock.domain.sandbox import SandboxState
 from paddock.interfaces.api.context import Given, Key, Who
@@ -24,10 +25,17 @@ from paddock.ports.store import SandboxFilter
 router = APIRouter(prefix="/v1/sandboxes", tags=["sandboxes"], route_class=Lean)
 
 
-@router.post("", status_code=201)
-async def create(given: Given, who: Who, key: Key, wish: CreateSandbox) -> SandboxShape:
-    """Make a sandbox. It runs when this answers."""
-    return show(await given.sandboxes.create(who, wish.read(), key, wait_s=wish.wait_s))
+@router.post(
+    "", status_code=201, response_model=SandboxShape, responses={202: {"model": SandboxShape}}
+)
+async def create(
+    given: Given, who: Who, key: Key, wish: CreateSandbox
+) -> SandboxShape | JSONResponse:
+    """Make a sandbox. It runs when this answers; with `answer_after_s`, 202 while it is created."""
+    made = await given.sandboxes.create(who, wish.read(), key, patience=wish.patience)
+    if made.state is SandboxState.CREATING:
+        return JSONResponse(show(made).model_dump(mode="json"), 202)
+    return show(made)
 
 
 @router.get("")

@@ -29,7 +29,7 @@ from paddock.interfaces.api.schemas.volumes import Mounts, MountShape, show_moun
 from paddock.interfaces.api.schemas.work import WorkShape
 from paddock.ports.provider import Usage
 from paddock.services.amendments import Amendment
-from paddock.services.making import WAIT_S
+from paddock.services.begun import WAIT_S, Patience
 from paddock.services.wishes import Wish
 
 Owner = Annotated[
@@ -153,6 +153,19 @@ class CreateSandbox(Shape):
         Seconds,
         Field(gt=0, le=3600, description="at most so long for one that another caller is making"),
     ] = WAIT_S
+    answer_after_s: (
+        Annotated[
+            Seconds,
+            Field(
+                gt=0,
+                le=3600,
+                description="if it is not running after this long, answer 202 with the sandbox in "
+                "`creating`; its events tell the rest: `sandbox.progress`, `sandbox.running`, or "
+                "`sandbox.failed` with the error",
+            ),
+        ]
+        | None
+    ) = None
     command_policy: PolicyShape | None = None
     app: AppName = ""
     volumes: Mounts = Field(default_factory=list)
@@ -179,6 +192,10 @@ class CreateSandbox(Shape):
             app=self.app,
             volumes=tuple(each.read() for each in self.volumes),
         )
+
+    @property
+    def patience(self) -> Patience:
+        return Patience(self.wait_s, self.answer_after_s)
 
 
 class ForkSandbox(Shape):

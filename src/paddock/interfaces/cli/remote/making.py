@@ -10,8 +10,9 @@ from paddock.interfaces.cli.interrupts import run_async
 from paddock.interfaces.cli.invocation import Invocation, pass_invocation
 from paddock.interfaces.cli.options import output_options
 from paddock.interfaces.cli.params import Number, Seconds, Size, environment, pairs
+from paddock.interfaces.cli.remote.creation import created
 from paddock.interfaces.cli.remote.session import answer, connected
-from paddock.interfaces.client import AsyncSandbox, SandboxInfo
+from paddock.interfaces.client import SandboxInfo
 
 F = TypeVar("F", bound=Callable[..., Any])
 _PASSED = (
@@ -100,8 +101,11 @@ def create(invocation: Invocation, /, **options: Any) -> None:
     """Make a sandbox.
 
     Its name is printed. It runs until its time is up, it has been without work for too long, or
-    `paddock rm`. With --identity, asking again gives the same one, in whatever state it is; with
-    --group there may be several, and `paddock group overlaps` says who edited the same files.
+    `paddock rm`. If its template has to be built first, the progress is shown. After an interrupt
+    the server still creates it; the message says how to cancel that.
+
+    With --identity, asking again gives the same one, in whatever state it is; with --group there
+    may be several, and `paddock group overlaps` says who edited the same files.
     """
     if options["identity"] and options["group"]:
         refuse("--identity and --group were given", "it is the one that has it, or a further one")
@@ -113,7 +117,7 @@ def create(invocation: Invocation, /, **options: Any) -> None:
 
     async def work() -> SandboxInfo:
         async with connected() as server:
-            made = await AsyncSandbox.create(**wish, server=server)
+            made = await created(server, wish, quiet=invocation.json)
             return await made.info()
 
     info = run_async(work())

@@ -32,10 +32,12 @@ from paddock.interfaces.cli.options import (
 from paddock.interfaces.cli.output import print_json
 from paddock.interfaces.cli.params import Copy, CopyPair
 from paddock.interfaces.cli.remote import attached
+from paddock.interfaces.cli.remote.creation import followed
 from paddock.interfaces.cli.remote.making import creation, creation_options
 from paddock.interfaces.cli.remote.session import connected
 from paddock.interfaces.cli.run import result_as_json
 from paddock.interfaces.client import AsyncSandbox, Server
+from paddock.interfaces.client.creation import Creation
 
 _MARK = "paddock-run"
 
@@ -124,7 +126,7 @@ def _target(copy: Copy) -> str:
 async def _disposable(
     creation: dict[str, Any], server: Server, how: _How
 ) -> AsyncIterator[AsyncSandbox]:
-    box = await _made(creation, server)
+    box = await _made(creation, server, quiet=how.buffered)
     try:
         yield box
     finally:
@@ -134,19 +136,17 @@ async def _disposable(
             await _remove(box)
 
 
-async def _made(creation: dict[str, Any], server: Server) -> AsyncSandbox:
-    """What was asked for is made whether anybody waits or not; so an interrupt waits that long."""
+async def _made(options: dict[str, Any], server: Server, *, quiet: bool) -> AsyncSandbox:
+    """An interrupt cancels the creation: the server would go on with it."""
     mark = new_ulid()
-    creation = {**creation, "labels": {_MARK: mark, **creation["labels"]}}
-    making = asyncio.ensure_future(AsyncSandbox.create(**creation, server=server))
+    creation = Creation(server, {**options, "labels": {_MARK: mark, **options["labels"]}})
     try:
-        return await asyncio.shield(making)
+        return await followed(creation, quiet=quiet)
     except asyncio.CancelledError:
-        try:
-            box = await making
-        except asyncio.CancelledError:
+        if creation.info is None:
             raise _remains(f"$(paddock ls -q -l {_MARK}={mark})", "was interrupted") from None
-        await _remove(box)
+        await _remove(AsyncSandbox(server, creation.info))
+        click.echo(f"interrupted: sandbox {creation.info.name} was removed", err=True)
         raise
 
 

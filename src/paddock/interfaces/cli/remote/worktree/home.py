@@ -17,6 +17,7 @@ import click
 
 from paddock.domain.errors import Broken, Conflict, NotFound, TimedOut, Unavailable
 from paddock.interfaces.cli.cloning import PLACE
+from paddock.interfaces.cli.remote.creation import created
 from paddock.interfaces.cli.remote.session import GONE, awake
 from paddock.interfaces.cli.remote.worktree.content import Packed, pack
 from paddock.interfaces.cli.remote.worktree.place import Worktree, git
@@ -94,8 +95,8 @@ async def ready(server: Server, worktree: Worktree, wanted: Wanted, tell: Tell) 
     if info is not None and info.state == "running" and info.work is not None:
         return await AsyncSandbox.connect(info.id, server=server)
     async with _turn(worktree):
-        creation = {"name": _name(worktree), **wanted.creation}
-        box = await AsyncSandbox.create(**creation, identity=worktree.identity, server=server)
+        own = {"name": _name(worktree), "identity": worktree.identity}
+        box = await created(server, {**own, **wanted.creation}, quiet=False)
         await awake(box)
         if (await box.info()).work is None:
             await _fill(server, box, worktree, wanted, tell=tell)
