@@ -17,8 +17,8 @@ from paddock.adapters.egress.config import EgressConfig
 from paddock.adapters.providers.docker.config import DockerConfig
 from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.ports.provider import Provider
-from paddock.services.team_images import TeamImages
 from paddock.services.provider_templates import Kept, Told
+from paddock.services.team_images import TeamImages
 from paddock.testing.clock import ManualClock
 from paddock.wiring.shelf import Shelf
 from tests import image_registry

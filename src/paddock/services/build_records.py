@@ -8,6 +8,8 @@ from paddock.domain.build import Build, BuildState, Family
 from paddock.domain.errors import Conflict, LimitExceeded
 from paddock.ports.store import Transaction
 
+DEFAULT_TAG = "default"
+
 _MOST_UNREADY = 20
 """Failed and waiting builds that are kept of one name."""
 _MOST_NAMES = 1000
@@ -48,3 +50,10 @@ def write_family(tx: Transaction, team_id: str, family: Family) -> None:
 
 def family_key(team_id: str, name: str) -> str:
     return f"build.{team_id}.{name}"
+
+
+def ready_build(tx: Transaction, team_id: str, template: str) -> Build | None:
+    """The build that NAME or NAME:TAG means; None where the team has none of it."""
+    name, _, tag = template.partition(":")
+    family = read_family(tx, team_id, name)
+    return family.builds.get(family.tags.get(tag or DEFAULT_TAG, ""))

@@ -33,6 +33,7 @@ from paddock.ports.clock import Clock
 from paddock.ports.store import Store, Transaction
 from paddock.services.build_files import BuildFile, BuildFiles
 from paddock.services.build_records import (
+    DEFAULT_TAG,
     check_free,
     family_key,
     read_family,
@@ -48,7 +49,6 @@ from paddock.services.taking import Capture
 from paddock.services.wishes import Wish
 
 _log = logging.getLogger(__name__)
-DEFAULT_TAG = "default"
 _BUILD_LABEL = "paddock.build"
 """Of the sandbox that something is built in, and of the snapshot that is left of it."""
 _LONGEST_S = 2 * 3600.0

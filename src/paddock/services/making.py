@@ -29,6 +29,7 @@ from paddock.ports.store import ANY_TEAM, Store, Transaction
 from paddock.services import begun, quarantine_cases
 from paddock.services.admission import Admission
 from paddock.services.begun import PATIENT, Patience
+from paddock.services.build_records import ready_build
 from paddock.services.changes import Changes
 from paddock.services.egress_changes import described
 from paddock.services.fallback import Fallback, Made, Route
@@ -38,7 +39,7 @@ from paddock.services.networks import Modes, Networks, fit
 from paddock.services.once import fingerprint_of
 from paddock.services.providers import Providers
 from paddock.services.quotas import check_quota
-from paddock.services.sandbox_plan import forked, of_snapshot, planned
+from paddock.services.sandbox_plan import forked, of_build, of_snapshot, planned
 from paddock.services.team_images import TeamImages
 from paddock.services.template_builds import TemplateBuilds
 from paddock.services.wishes import Wish, bound
@@ -75,6 +76,8 @@ class Making:
         self._underway: dict[str, asyncio.Task[SandboxRecord]] = {}
         self.configure: Configure = _nothing_to_configure
         self.wakings: list[Configure] = []
+        self.starts: list[Configure] = []
+        """Start what a template says, in a machine that has just begun to run."""
         self.concerns: Callable[[SandboxRecord], bool] = lambda _sandbox: False
         """Whether it is to be configured at all."""
         self.networks: Networks = Modes()
@@ -89,8 +92,10 @@ class Making:
         TimedOut while another caller makes it.
         """
         principal.require(Scope.SANDBOXES_WRITE)
+        request = fingerprint_of("create", wish)
+        wish = await self._resolved(principal, wish)
         record = await self._plan(principal, wish)
-        return await self._enter(principal, record, key, ("create", wish), patience=patience)
+        return await self._enter(principal, record, key, (request, wish), patience=patience)
 
     async def fork(
         self, principal: Principal, source: SandboxRecord, wish: Wish, key: str = ""
@@ -104,7 +109,8 @@ class Making:
                 remediation="start it first, or fork one of its snapshots",
             )
         record = forked(source, wish, now=self._clock.wall())
-        return await self._enter(principal, record, key, (f"fork {source.id}", wish))
+        request = fingerprint_of(f"fork {source.id}", wish)
+        return await self._enter(principal, record, key, (request, wish))
 
     async def resume_making(self, record: SandboxRecord, principal: Principal) -> SandboxRecord:
         """Go on with a creation that a restart interrupted."""
@@ -131,6 +137,15 @@ class Making:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def _resolved(self, principal: Principal, wish: Wish) -> Wish:
+        """A name of the team's own template means its snapshot; it goes before the installation's
+        of the same name."""
+        if not wish.template or wish.snapshot or Scope.TEMPLATES_READ not in principal.scopes:
+            return wish
+        named = (principal.team_id, wish.template)
+        build = await self._store.read(lambda tx: ready_build(tx, *named))
+        return wish if build is None else of_build(wish, build)
+
     async def _plan(self, principal: Principal, wish: Wish) -> SandboxRecord:
         provider = self._providers.default
         record = planned(principal.team_id, wish, self.lifetime, provider, now=self._clock.wall())
@@ -151,7 +166,7 @@ class Making:
         patience: Patience = PATIENT,
     ) -> SandboxRecord:
         """Write it down first, so that a restart finds what was begun."""
-        verb, wish = request
+        fingerprint, wish = request
         route = await self._route(principal, record, wish)
         record = self.fallback.planned(replace(record, task=wish.task, holders=()), route)
 
@@ -161,7 +176,7 @@ class Making:
                 if holding is not None:
                     return holding
             if key:
-                what = {"fingerprint": fingerprint_of(verb, wish), "object_id": record.id}
+                what = {"fingerprint": fingerprint, "object_id": record.id}
                 claimed = tx.keys.claim(record.team_id, key, **what, now=record.created_at)
                 if claimed != record.id:
                     return on_record(tx.sandboxes.get(record.team_id, claimed), claimed)
@@ -248,16 +263,18 @@ class Making:
 
     async def wake(self, sandbox: SandboxRecord) -> None:
         """What was over when it fell asleep stays so; what was set meanwhile, it is given."""
-        for first in (*self.wakings, self.configure):
+        for first in (*self.wakings, self.configure, *self.starts):
             await first(sandbox)
 
     async def begin(self, provider: Provider, record: SandboxRecord, seen: Observation) -> None:
-        """One that cannot have its app's configuration is not made."""
-        if not self.concerns(record):
-            return
+        """One that cannot have its app's configuration, or what its template starts, is not
+        made."""
+        running = replace(record, state=SandboxState.RUNNING, ref=seen.ref.id)
         try:
-            running = replace(record, state=SandboxState.RUNNING, ref=seen.ref.id)
-            await self.configure(running)
+            if self.concerns(record):
+                await self.configure(running)
+            for start in self.starts:
+                await start(running)
         except PaddockError:
             await provider.destroy(seen.ref)
             raise

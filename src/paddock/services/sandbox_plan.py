@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from paddock.domain import names
+from paddock.domain.build import Build
 from paddock.domain.egress import EgressWish
 from paddock.domain.errors import InvalidRequest
 from paddock.domain.ids import new_id
@@ -22,6 +23,8 @@ from paddock.domain.team import Principal
 from paddock.services.wishes import Wish
 
 DEFAULT_TEMPLATE = "base"
+TEMPLATE_LABEL = "paddock.template"
+"""On a sandbox that was asked for by the name of one of the team's own templates."""
 
 
 def planned(
@@ -56,6 +59,18 @@ def planned(
         owner=check_owner(wish.owner),
         command_policy=wish.command_policy,
         app=check_name(wish.app) if wish.app else "",
+    )
+
+
+def of_build(wish: Wish, build: Build) -> Wish:
+    """The wish for a sandbox of the team's own template. The label says so, for its start."""
+    left = build.left
+    return replace(
+        wish,
+        template="",
+        snapshot=left.snapshot_id,
+        env={**left.env, **wish.env},
+        labels={**wish.labels, TEMPLATE_LABEL: wish.template},
     )
 
 

@@ -3,12 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from paddock.domain.errors import (
-    Conflict,
-    NotFound,
-    PaddockError,
-    ProviderError,
-)
+from paddock.domain.errors import Conflict, NotFound, PaddockError, ProviderError
 from paddock.domain.quarantine import check_open
 from paddock.domain.reason import Reason
 from paddock.domain.records import SandboxRecord, alive, moved

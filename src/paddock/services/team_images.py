@@ -12,9 +12,9 @@ from paddock.ports.clock import Clock
 from paddock.ports.provider import Observation, Provider, SandboxSpec
 from paddock.ports.store import Page, SandboxFilter, Store, Transaction
 from paddock.ports.team_images import TeamImage
+from paddock.services.provider_templates import Kept
 from paddock.services.providers import Providers
 from paddock.services.quotas import check_quota
-from paddock.services.provider_templates import Kept
 
 _log = logging.getLogger(__name__)
 _KEPT_S = 7 * 86400.0

@@ -2,20 +2,33 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from paddock.domain.audit import AuditEntry
-from paddock.domain.errors import Conflict, Forbidden, NotFound, Unsupported
+from paddock.domain.build import Family
+from paddock.domain.errors import Conflict, Forbidden, NotFound, PaddockError, Unsupported
 from paddock.domain.event import EventKind
 from paddock.domain.records import taken
 from paddock.domain.team import Principal, Scope
-from paddock.domain.template import Removed, SourceKind, Template
+from paddock.domain.template import Removed, SourceKind, Template, TemplateSource
 from paddock.ports.clock import Clock
 from paddock.ports.store import Store
+from paddock.services.build_records import DEFAULT_TAG
+from paddock.services.builds import Builds
 from paddock.services.following import Step
 from paddock.services.provider_templates import Kept
 from paddock.services.providers import Providers
 from paddock.services.template_builds import TemplateBuilds, note_of
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A template that sandboxes can be made of."""
+
+    template: Template
+    is_built: bool
+    tags: tuple[str, ...] = ()
+    """Of one that a team has built from code and that is its own; NAME:TAG means that build."""
 
 
 class Templates:
@@ -23,25 +36,48 @@ class Templates:
     directories of the host, and every team's sandboxes are made of them."""
 
     def __init__(
-        self, store: Store, clock: Clock, providers: Providers, *, builds: TemplateBuilds
+        self,
+        store: Store,
+        clock: Clock,
+        providers: Providers,
+        *,
+        builds: TemplateBuilds,
+        teams: Builds,
     ) -> None:
         self._store = store
         self._clock = clock
         self._providers = providers
         self._builds = builds
+        self._teams = teams
 
-    async def list(self, principal: Principal, provider: str) -> Sequence[Template]:
+    async def list(self, principal: Principal, provider: str) -> Sequence[Listed]:
+        """The team's own and the installation's, by name; of the same name only the team's, which
+        is what the name means to that team."""
         principal.require(Scope.TEMPLATES_READ)
+        own = {each.name: each for each in await self._teams.families(principal)}
+        found = {name: team for name, each in own.items() if (team := of_family(each))}
+        try:
+            kept = self._kept(provider)[1]
+        except Unsupported:
+            if not found:
+                raise
+            return [found[name] for name in sorted(found)]
+        for recipe in await asyncio.to_thread(kept.recipes.recipes):
+            if recipe.name not in found:
+                found[recipe.name] = await _listed(kept, recipe)
+        return [found[name] for name in sorted(found)]
+
+    async def get(self, principal: Principal, provider: str, name: str) -> Listed:
+        principal.require(Scope.TEMPLATES_READ)
+        if (own := await self._own(principal, name)) is not None:
+            return own
         kept = self._kept(provider)[1]
-        return await asyncio.to_thread(kept.recipes.recipes)
-
-    async def get(self, principal: Principal, provider: str, name: str) -> Template:
-        principal.require(Scope.TEMPLATES_READ)
-        return await self._recipe(self._kept(provider)[1], name)
+        return await _listed(kept, await self._recipe(kept, name))
 
     async def add(self, principal: Principal, provider: str, template: Template) -> Template:
         """Instead of the one of that name, if there is one. It is built on first use."""
         _check(principal)
+        await self._check_not_own(principal, template.name)
         kept = self._kept(provider)[1]
         if template.source.kind is SourceKind.SNAPSHOT:
             template = await self._of_snapshot(principal, template)
@@ -68,7 +104,11 @@ class Templates:
         return template
 
     async def remove(self, principal: Principal, provider: str, name: str) -> None:
-        """By its name, or only a build of it by its digest. Conflict while something uses it."""
+        """By its name, or only a build of it by its digest. Conflict while something uses it. One
+        of the team's own goes with all its builds; anybody of the team may remove it."""
+        if await self._teams.is_taken(principal, name):
+            await self._teams.delete(principal, name)
+            return
         _check(principal)
         place, kept = self._kept(provider)
         if self._builds.is_underway(place, name):
@@ -93,9 +133,23 @@ class Templates:
         """How it goes, and None whenever nothing was heard for a moment. It goes on to its end
         when nobody listens any more, and who asks meanwhile follows the same build."""
         _check(principal)
+        await self._check_not_own(principal, name)
         provider_name, kept = self._kept(provider)
         await self._recipe(kept, name)
         return self._builds.follow(principal, provider_name, name, kept=kept)
+
+    async def _own(self, principal: Principal, name: str) -> Listed | None:
+        if not await self._teams.is_taken(principal, name):
+            return None
+        return of_family(await self._teams.family(principal, name))
+
+    async def _check_not_own(self, principal: Principal, name: str) -> None:
+        if await self._own(principal, name) is not None:
+            raise Conflict(
+                f"your team has built its own template {name} with E2B's SDK",
+                remediation=f"build it again from its code, choose another name, or remove it: "
+                f"`paddock template rm {name}`",
+            )
 
     async def _recipe(self, kept: Kept, name: str) -> Template:
         try:
@@ -133,6 +187,30 @@ class Templates:
                 remediation="name the provider local, if it is in use; others take images",
             )
         return name, kept
+
+
+def of_family(family: Family) -> Listed | None:
+    """One of the team's own; None as long as no build of it is ready."""
+    tags = sorted(family.tags, key=lambda tag: (tag != DEFAULT_TAG, tag))
+    build = family.builds.get(family.tags[tags[0]]) if tags else None
+    if build is None:
+        return None
+    left = build.left
+    template = Template(
+        family.name,
+        TemplateSource(SourceKind.SNAPSHOT, left.snapshot_id),
+        env=tuple(left.env.items()),
+        user=left.user or "user",
+        workdir=left.workdir,
+    )
+    return Listed(template, is_built=True, tags=tuple(tags))
+
+
+async def _listed(kept: Kept, recipe: Template) -> Listed:
+    try:
+        return Listed(recipe, is_built=await kept.is_built(recipe.name))
+    except PaddockError:
+        return Listed(recipe, is_built=False)  # its source cannot be looked at now
 
 
 def _check(principal: Principal) -> None:

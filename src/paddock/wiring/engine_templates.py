@@ -74,6 +74,8 @@ class EngineTemplates:
 
     def add(self, template: Template) -> None:
         """In the place of one of the same name."""
+        if template.source not in [each.source for each in self.recipes()]:
+            sources.check_there(template.source)
         self._make_directory()
         with explained(self._directory):
             self._recipes.add(template)

@@ -147,7 +147,7 @@ class Opener:
         from paddock.adapters.providers.local.provider import LocalProvider
 
         if isinstance(bare, LocalProvider):
-            return bare.is_built(template)
+            return bare.templates.built(bare.templates.resolve(template)) is not None
         return self._stock is None or bool(await self._stock.is_built(template))
 
     def templates(self, bare: Provider) -> Templates | None:

@@ -34,6 +34,7 @@ from paddock.services.activity import Activity
 from paddock.services.admission import Admission
 from paddock.services.archives import Archives
 from paddock.services.audit_guard import AuditGuard
+from paddock.services.build_starts import BuildStarts
 from paddock.services.changes import Changes
 from paddock.services.commands import Commands
 from paddock.services.egress_log import EgressLog
@@ -215,8 +216,7 @@ class _Parts:
         self.metrics = metrics = Metrics(lambda: count_states(self.changes))
         store.on_events(metrics.hear)
         self.providers = providers = _watched(providers, metrics, clock)
-        self.activity = Activity(clock)
-        self.recall = Recall(store, clock)
+        self.activity, self.recall = Activity(clock), Recall(store, clock)
         self.changes = Changes(store, clock, self.recall)
         self.guests = Guests(providers)
         self.builds = TemplateBuilds(store, clock, providers)
@@ -270,6 +270,7 @@ class _Parts:
         self.volumes = Volumes(store, clock, self.providers)
         self.inside = Inside(self.changes, self.guests, self.activity, self.sandboxes)
         self.commands = Commands(self.inside, store, clock, self.policies)
+        self.making.starts.append(BuildStarts(store, clock, self.guests, self.policies).start)
         self.work = WorkInside(store, self.inside, self.guests)
         self.sandboxes.holds.append(self.work.hold)
 
@@ -340,7 +341,9 @@ class _Parts:
             bindings=self.bindings,
             broker=self.broker,
             agents=self.agents,
-            templates=Templates(self.store, self.clock, self.providers, builds=self.builds),
+            templates=Templates(
+                self.store, self.clock, self.providers, builds=self.builds, teams=e2b.builds
+            ),
             volumes=self.volumes,
             rate=self.rate,
             e2b=e2b,

@@ -188,6 +188,20 @@ async def test_builds_that_nobody_needs_are_pruned_and_told(plane, shelf):
     assert [event["kind"] for event in told["items"]] == ["template.removed"]
 
 
+async def test_templates_of_the_installation_are_listed_for_e2b_clients(plane, shelf):
+    shelf.add(PLAIN)
+    listed = (await plane.admin.get("/templates")).body
+    assert {each["templateID"] for each in listed} == {"base", "plain"}
+    assert all(each["buildStatus"] == "ready" for each in listed)
+    assert {
+        each["name"]: each["built"] for each in (await plane.admin.get(TEMPLATES))["items"]
+    } == {
+        "base": True,
+        "plain": False,
+    }
+
+
+TEMPLATES = "/v1/templates"
 PLAIN = Template("plain", TemplateSource(SourceKind.DIRECTORY, "/srv/plain"))
 
 

@@ -93,6 +93,29 @@ def test_a_copy_of_such_a_sandbox_is_as_the_build_left_it(e2b, built, name):
             e2b.Sandbox.delete_snapshot(snapshot)
 
 
+def test_a_template_built_from_code_is_listed_and_used_by_our_own_interface(live, built, name):
+    admin = live.plane.admin
+    listed = {each["name"]: each for each in live.do(admin.get("/v1/templates"))["items"]}
+    assert (listed[name]["owner"], listed[name]["built"]) == ("team", True)
+    assert listed[name]["workdir"] == "/srv/app"
+    assert live.do(admin.get(f"/v1/templates/{name}"))["tags"] == ["default"]
+    box = live.do(admin.post("/v1/sandboxes", {"template": name}))
+    assert (box.status, box["state"]) == (201, "running"), box.body
+    try:
+        script = "echo $GREETING; pwd; curl -s http://localhost:8123/page.html"
+        ask = {"cmd": ["sh", "-c", script]}
+        path = f"/v1/sandboxes/{box['id']}"
+        assert live.do(admin.post(f"{path}/exec", ask))["stdout"] == "hello\n/srv/app\nbuilt"
+        live.do(admin.post(f"{path}/stop"))
+        live.do(admin.post(f"{path}/start"))
+        again = live.do(admin.post(f"{path}/exec", ask))["stdout"]
+        assert again == "hello\n/srv/app\nbuilt", "also after a restart"
+    finally:
+        live.do(admin.delete(f"/v1/sandboxes/{box['id']}?force=true"))
+    unknown = live.do(admin.post("/v1/sandboxes", {"template": f"{name}-none"}))
+    assert unknown.status == 404
+
+
 def test_what_cannot_start_is_found_while_it_is_built(e2b, name):
     template = Template().from_base_image().set_start_cmd("echo begun; exit 3", "false")
     with pytest.raises(BuildException, match="exit status 3"):

@@ -1,14 +1,14 @@
-"""`paddock template …`: the recipes that sandboxes start from."""
+"""`paddock template …`: the recipes that sandboxes start from, on the server."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
-from paddock.domain.errors import Unsupported
-from paddock.domain.template import Removed, SourceKind, Template, TemplateSource
+from paddock.domain.template import SourceKind, Template, TemplateSource
 from paddock.interfaces.cli.failures import refuse
 from paddock.interfaces.cli.ignoring import ignore
 from paddock.interfaces.cli.interrupts import run_async
@@ -19,10 +19,15 @@ from paddock.interfaces.cli.output import print_json, print_table
 from paddock.interfaces.cli.params import environment
 from paddock.interfaces.cli.progress import Display
 from paddock.interfaces.cli.remote.pools import pool
-from paddock.interfaces.cli.toolbox import Opened, Templates
+from paddock.interfaces.cli.remote.session import gathered
+from paddock.interfaces.cli.template_place import opened, server_or_here
+from paddock.interfaces.client import Server
+from paddock.interfaces.client.following import messages, streaming
+from paddock.interfaces.client.server import segment
 
-_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_PATH = "/v1/templates"
+_ON_SERVER = click.Path(path_type=Path)
+"""Whether it exists, only the server can say."""
 _SHOWN = 3
 
 
@@ -35,49 +40,46 @@ template.add_command(pool)
 template.add_command(ignore)
 
 
-@asynccontextmanager
-async def _opened(invocation: Invocation, provider: str) -> AsyncIterator[tuple[Opened, Templates]]:
-    with Display() as display:
-        async with invocation.tools.open(provider, display.tell) as opened:
-            if opened.templates is None:
-                name = opened.provider.name
-                raise Unsupported(
-                    f"provider {name} keeps no templates of its own",
-                    remediation="add --provider local, or `export PADDOCK_PROVIDER=local`",
-                )
-            yield opened, opened.templates
-
-
 @template.command("ls")
 @provider_option
 @output_options
 @pass_invocation
 def list_templates(invocation: Invocation, provider: str) -> None:
-    """List templates."""
+    """List templates: the installation's, and those that your team has built from code."""
 
-    async def collect() -> list[Template]:
-        async with _opened(invocation, provider) as (_, templates):
-            return templates.recipes()
+    async def ask(server: Server) -> list[Any]:
+        return await gathered(server.pages(_PATH, {"provider": provider}))
 
-    found = run_async(collect())
+    async def look() -> list[Any]:
+        async with opened(invocation, provider) as (_, templates):
+            return [_shown(each) for each in templates.recipes()]
+
+    found = run_async(server_or_here(ask, look, changes=False))
     if invocation.json:
-        rows = [{**asdict(each), "digest": each.digest()} for each in found]
-        print_json({"templates": rows})
+        print_json({"templates": found})
         return
     print_table(
-        ("TEMPLATE", "SOURCE", "REFERENCE", "SET-UP", "SNAPSHOTS LEAVE OUT"),
+        ("TEMPLATE", "OF", "SOURCE", "REFERENCE", "BUILT", "SET-UP", "SNAPSHOTS LEAVE OUT"),
         (_row(each) for each in found),
     )
 
 
-def _row(each: Template) -> tuple[str, ...]:
-    rules = " ".join(each.snapshot_ignore[:_SHOWN])
-    more = len(each.snapshot_ignore) - _SHOWN
+def _shown(each: Template) -> dict[str, Any]:
+    """As the server has it. Whether it is built, only a server says."""
+    content = {**asdict(each), "env": dict(each.env), "digest": each.digest()}
+    return {**content, "built": None, "owner": "installation", "tags": []}
+
+
+def _row(each: dict[str, Any]) -> tuple[str, ...]:
+    rules = " ".join(each["snapshot_ignore"][:_SHOWN])
+    more = len(each["snapshot_ignore"]) - _SHOWN
     return (
-        each.name,
-        each.source.kind,
-        each.source.reference,
-        str(len(each.setup) or "–"),
+        each["name"],
+        each["owner"],
+        each["source"]["kind"],
+        each["source"]["reference"],
+        {True: "yes", False: "no", None: "–"}[each["built"]],
+        str(len(each["setup"]) or "–"),
         f"{rules} and {more} more" if more > 0 else rules or "–",
     )
 
@@ -90,20 +92,36 @@ def _row(each: Template) -> tuple[str, ...]:
 def build(invocation: Invocation, name: str, provider: str) -> None:
     """Build a template now instead of on first use."""
 
-    async def work() -> None:
-        async with _opened(invocation, provider) as (opened, _):
-            await opened.prepare(name)
+    async def ask(server: Server) -> None:
+        path, query = f"{_PATH}/{segment(name)}/build", {"provider": provider}
+        steps = messages(server, streaming("POST", path, query=query))
+        try:
+            await _show(steps, quiet=invocation.json)
+        except asyncio.CancelledError:
+            click.echo(f"interrupted: the server still builds {name}", err=True)
+            raise
 
-    run_async(work())
+    async def work() -> None:
+        async with opened(invocation, provider) as (found, _):
+            await found.prepare(name)
+
+    run_async(server_or_here(ask, work))
     _confirm(invocation, name, "built")
+
+
+async def _show(steps: AsyncIterator[Mapping[str, Any]], *, quiet: bool) -> None:
+    with Display() as display:
+        async for step in steps:
+            if step["type"] == "progress" and not quiet:
+                display.tell(step["text"], step["fraction"])
 
 
 @template.command()
 @click.argument("name")
 @click.option("--from-image", metavar="REF", help="An OCI image: oci:PATH, docker:NAME, or a name.")
-@click.option("--from-dir", type=_DIRECTORY, help="A root file system as a directory.")
-@click.option("--from-tar", type=_FILE, help="A root file system as a tar archive.")
-@click.option("--from-snapshot", metavar="ID", help="A snapshot of one of your sandboxes.")
+@click.option("--from-dir", type=_ON_SERVER, help="A directory of the server: a root file system.")
+@click.option("--from-tar", type=_ON_SERVER, help="The same as a tar archive.")
+@click.option("--from-snapshot", metavar="NAME|ID", help="A snapshot of one of your sandboxes.")
 @click.option("--setup", multiple=True, metavar="CMD", help="Run as root when it is built.")
 @click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="For every command.")
 @click.option("-u", "--user", default="user", show_default=True, help="Who commands run as.")
@@ -144,11 +162,15 @@ def add(
         snapshot_ignore=tuple(snapshot_ignore),
     )
 
+    async def ask(server: Server) -> None:
+        body = {**asdict(recipe), "env": dict(recipe.env)}
+        await server.call("POST", _PATH, json=body, query={"provider": provider})
+
     async def work() -> None:
-        async with _opened(invocation, provider) as (_, templates):
+        async with opened(invocation, provider) as (_, templates):
             templates.add(recipe)
 
-    run_async(work())
+    run_async(server_or_here(ask, work))
     _confirm(invocation, name, "added")
 
 
@@ -179,12 +201,17 @@ def rm(invocation: Invocation, names: Sequence[str], provider: str) -> None:
     build goes.
     """
 
-    async def work() -> list[Sequence[Removed]]:
-        async with _opened(invocation, provider) as (_, templates):
-            return [await templates.discard(name) for name in names]
+    async def ask(server: Server) -> list[int]:
+        for name in names:
+            await server.call("DELETE", f"{_PATH}/{segment(name)}", query={"provider": provider})
+        return [0 for _ in names]
 
-    for name, removed in zip(names, run_async(work()), strict=True):
-        freed = sum(each.freed_bytes for each in removed)
+    async def work() -> list[int]:
+        async with opened(invocation, provider) as (_, templates):
+            removed = [await templates.discard(name) for name in names]
+            return [sum(each.freed_bytes for each in builds) for builds in removed]
+
+    for name, freed in zip(names, run_async(server_or_here(ask, work)), strict=True):
         _confirm(invocation, name, f"removed{_freed(freed)}", freed_bytes=freed)
 
 
@@ -196,16 +223,21 @@ def rm(invocation: Invocation, names: Sequence[str], provider: str) -> None:
 def prune(invocation: Invocation, everything: bool, provider: str) -> None:
     """Remove the builds that no sandbox, snapshot or template needs."""
 
-    async def work() -> Sequence[Removed]:
-        async with _opened(invocation, provider) as (_, templates):
-            return await templates.prune(everything=everything)
+    async def ask(server: Server) -> list[Any]:
+        query = {"provider": provider, "everything": everything}
+        found = await server.call("POST", f"{_PATH}/prune", query=query)
+        return list(found["items"])
 
-    removed = run_async(work())
+    async def work() -> list[Any]:
+        async with opened(invocation, provider) as (_, templates):
+            return [asdict(each) for each in await templates.prune(everything=everything)]
+
+    removed = run_async(server_or_here(ask, work))
     if invocation.json:
-        print_json({"removed": [asdict(each) for each in removed]})
+        print_json({"removed": removed})
         return
     for each in removed:
-        click.echo(f"{each.digest} removed{_freed(each.freed_bytes)}")
+        click.echo(f"{each['digest']} removed{_freed(each['freed_bytes'])}")
     if not removed:
         click.echo("there is nothing to remove")
 

@@ -18,7 +18,8 @@ from paddock.interfaces.e2b.listing import NEXT
 from paddock.interfaces.e2b.settling import settle_again
 from paddock.interfaces.e2b.sources import split
 from paddock.ports.store import Page
-from paddock.services.builds import DEFAULT_TAG, is_build
+from paddock.services.build_records import DEFAULT_TAG
+from paddock.services.builds import is_build
 from paddock.services.taking import Capture
 from paddock.services.wishes import Wish
 

@@ -7,7 +7,7 @@ from paddock.domain.errors import NotFound
 from paddock.domain.team import Principal, Scope
 from paddock.interfaces.api.context import Services
 from paddock.interfaces.e2b.marks import Mark
-from paddock.services.builds import DEFAULT_TAG
+from paddock.services.build_records import DEFAULT_TAG
 
 _OURS = {"code-interpreter-v1": "code-interpreter"}
 """Names that the SDKs ask for by themselves."""

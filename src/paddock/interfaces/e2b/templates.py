@@ -18,6 +18,7 @@ from paddock.domain.errors import (
 )
 from paddock.domain.sandbox import Limits
 from paddock.domain.team import Principal
+from paddock.domain.template import Template
 from paddock.interfaces.api.context import Given, Services, Who
 from paddock.interfaces.api.schemas.common import Text
 from paddock.interfaces.e2b import views
@@ -25,7 +26,8 @@ from paddock.interfaces.e2b.bodies import Body
 from paddock.interfaces.e2b.network import unsaid
 from paddock.interfaces.e2b.sources import find_source, ours, split
 from paddock.services.build_files import BuildFile
-from paddock.services.builds import DEFAULT_TAG, Plan, is_build
+from paddock.services.build_records import DEFAULT_TAG
+from paddock.services.builds import Plan, is_build
 
 router = APIRouter()
 _LINES = 100
@@ -181,7 +183,10 @@ async def alias(given: Given, who: Who, alias: str) -> Response:
 @router.get("/templates")
 @router.get("/v2/templates")
 async def list_templates(given: Given, who: Who) -> Response:
-    return JSONResponse([_family(each) for each in await given.e2b.builds.families(who)])
+    own = [_family(each) for each in await given.e2b.builds.families(who)]
+    names = {each["templateID"] for each in own}
+    ours = [_ours(each) for each in await _installed(given, who) if each.name not in names]
+    return JSONResponse([*own, *ours])
 
 
 @router.post("/templates/tags")
@@ -279,10 +284,16 @@ async def _is_known(given: Services, who: Principal, name: str) -> bool:
         pass
     else:
         return True
+    return any(each.name == ours(name) for each in await _installed(given, who))
+
+
+async def _installed(given: Services, who: Principal) -> list[Template]:
+    """The templates of the installation; none where the provider keeps none of its own."""
     try:
-        return any(each.name == ours(name) for each in await given.templates.list(who, ""))
+        found = await given.templates.list(who, "")
     except PaddockError:
-        return False  # this provider keeps none of its own
+        return []
+    return [each.template for each in found if not each.tags]
 
 
 def _why(build: Build) -> str:
@@ -298,6 +309,19 @@ def _why(build: Build) -> str:
 
 def _line(line: Line) -> dict[str, Any]:
     return {"timestamp": views.moment(line.at), "message": line.text, "level": line.level}
+
+
+def _ours(template: Template) -> dict[str, Any]:
+    """Ready whether it is built or not: its first sandbox builds it."""
+    return {
+        "templateID": template.name,
+        "buildID": template.digest(),
+        "buildStatus": "ready",
+        "public": True,
+        "names": [template.name],
+        "aliases": [template.name],
+        "createdAt": views.moment(0.0),
+    }
 
 
 def _family(family: Family) -> dict[str, Any]:

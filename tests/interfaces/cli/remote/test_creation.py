@@ -75,3 +75,40 @@ async def test_an_interrupted_run_cancels_its_creation(plane, cli):
     assert cli.names() == set()
     removed = await plane.admin.delete("/v1/templates/endless-too")
     assert removed.status == 204, "its build was cancelled, because nobody waited for it any more"
+
+
+async def test_template_commands_act_on_the_server(plane, cli):
+    root = str(plane.data.parent / "tiny")
+    added = await asyncio.to_thread(cli, "template", "add", "small", "--from-dir", root)
+    assert (added.returncode, added.stdout, added.stderr) == (0, b"small added\n", b"")
+    (seen,) = [
+        each for each in cli.answer("template", "ls")["templates"] if each["name"] == "small"
+    ]
+    assert (seen["built"], seen["owner"]) == (False, "installation")
+    built = await asyncio.to_thread(cli, "template", "build", "small")
+    assert (built.returncode, built.stdout) == (0, b"small built\n")
+    assert "… looking at the source" in built.stderr.decode()
+    (row,) = [line for line in cli.text("template", "ls").splitlines() if line.startswith("small")]
+    assert row.split()[:5] == ["small", "installation", "directory", root, "yes"]
+    assert cli.text("run", "--template", "small", "--", "echo", "used") == "used\n"
+    assert cli.text("template", "rm", "small") == "small removed\n"
+    assert (await plane.admin.get("/v1/templates/small")).status == 404
+
+
+async def test_a_template_is_made_of_a_snapshot_of_the_server(plane, cli):
+    made = await plane.admin.post("/v1/sandboxes", {"name": "source"})
+    assert made.status == 201
+    cli.text("exec", "source", "--", "sh", "-c", "echo kept > /home/user/file")
+    cli.text("snapshot", "create", "source", "--name", "tuesday")
+    refused = cli("template", "add", "of-none", "--from-snapshot", "wednesday")
+    assert refused.returncode == 1
+    assert b"wednesday" in refused.stderr
+    assert cli.text("template", "add", "kept", "--from-snapshot", "tuesday") == "kept added\n"
+    assert cli.text("run", "--template", "kept", "--", "cat", "/home/user/file") == "kept\n"
+    await plane.admin.delete("/v1/sandboxes/source?force=true")
+
+
+async def test_a_directory_that_is_not_on_the_server_is_refused_at_once(plane, cli):
+    refused = cli("template", "add", "of-nothing", "--from-dir", "/not/there")
+    assert refused.returncode == 1
+    assert b"/not/there does not exist" in refused.stderr

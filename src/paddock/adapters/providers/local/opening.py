@@ -42,7 +42,6 @@ from paddock.adapters.providers.local.templates.images import Images
 from paddock.domain.agent import AGENTS
 from paddock.domain.errors import Broken, Conflict, NotFound, Unavailable
 from paddock.domain.ids import is_ulid
-from paddock.domain.template import Template, image_template, is_image
 from paddock.ports.provider import SandboxSpec
 
 GatewayAt = Callable[..., HostGateway]
@@ -76,7 +75,7 @@ class Parts:
     async def plan_template(
         self, spec: SandboxSpec, progress: Progress, set_up: SetupRunner
     ) -> Plan:
-        template = self.recipe(spec.template)
+        template = self.templates.resolve(spec.template)
         engine = runtime.choose(spec.runtime, template.runtime, self.config.runtime)
         built = await self.templates.ensure(
             template, progress=progress, setup_runner=set_up, most_mib=spec.image_mib
@@ -97,12 +96,6 @@ class Parts:
             seed=built.seed,
             limits=None if engine.joinable else spec.resources,
         )
-
-    def recipe(self, name: str) -> Template:
-        """A template by its name, or one made on the spot of an image's reference."""
-        if not is_image(name):
-            return self.templates.recipe(name)
-        return image_template(name)
 
     def _idmap(self, engine: runtime.Runtime) -> IdMap | None:
         """gVisor keeps ids to itself; its files are the host's, unshifted."""

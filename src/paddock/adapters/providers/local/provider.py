@@ -187,7 +187,7 @@ class LocalProvider:
     def check_spec(self, spec: SandboxSpec) -> None:
         granted(spec.resources, self._parts.storage.pool)
         if spec.template:
-            self._parts.recipe(spec.template)
+            self._parts.templates.resolve(spec.template)
 
     async def _plan(self, spec: SandboxSpec) -> Plan:
         if spec.snapshot is not None:
@@ -201,10 +201,6 @@ class LocalProvider:
     async def prepare(self, template: str) -> None:
         """Build a template unless it is built: it may take minutes, which no create has."""
         await self._plan(SandboxSpec(template=template))
-
-    def is_built(self, template: str) -> bool:
-        """Whether a sandbox of it can be made without building anything first."""
-        return self._parts.templates.built(self._parts.recipe(template)) is not None
 
     async def keep_warm(self, template: str, size: int) -> None:
         """Keep this many sandboxes of a template ready; changes take effect at once."""

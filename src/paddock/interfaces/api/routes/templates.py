@@ -14,6 +14,7 @@ from paddock.interfaces.api.errors import request_id
 from paddock.interfaces.api.paging import ByName
 from paddock.interfaces.api.schemas.common import Env, ListOf, Shape, Text, page_of
 from paddock.interfaces.api.streams import Format
+from paddock.services.templates import Listed
 
 router = APIRouter(prefix="/v1/templates", tags=["templates"])
 ProviderName = Annotated[str, Query(max_length=64, description="the default one unless said")]
@@ -84,6 +85,9 @@ class KeptTemplate(TemplateShape):
     """A recipe that is kept."""
 
     digest: str = Field(description="of all that decides what is on the disk")
+    built: bool = Field(description="a sandbox of it can be made without building it first")
+    owner: Literal["installation", "team"] = Field(description="a team builds its own from code")
+    tags: list[str] = Field(description="of a team's own; `name:tag` means that build")
 
 
 class RemovedBuild(Shape):
@@ -97,9 +101,9 @@ class RemovedBuild(Shape):
 async def list_templates(
     given: Given, who: Who, page: ByName, *, provider: ProviderName = ""
 ) -> ListOf[KeptTemplate]:
-    """The provider's templates, by name."""
+    """The provider's templates and those that your team has built from code, by name."""
     found = await given.templates.list(who, provider)
-    return page_of(found, page, _show, lambda template: template.name)
+    return page_of(found, page, _listed, lambda each: each.template.name)
 
 
 @router.get("/{template}")
@@ -107,7 +111,7 @@ async def get(
     given: Given, who: Who, *, template: str, provider: ProviderName = ""
 ) -> KeptTemplate:
     """One template."""
-    return _show(await given.templates.get(who, provider, template))
+    return _listed(await given.templates.get(who, provider, template))
 
 
 @router.post("", status_code=201)
@@ -116,7 +120,8 @@ async def add(
 ) -> KeptTemplate:
     """Add a template, or replace the one of that name. It is built on first use, or by `/build`.
     For the team that runs the installation."""
-    return _show(await given.templates.add(who, provider, wanted.read()))
+    added = await given.templates.add(who, provider, wanted.read())
+    return _listed(await given.templates.get(who, provider, added.name))
 
 
 @router.patch("/{template}")
@@ -125,14 +130,15 @@ async def change(
 ) -> KeptTemplate:
     """Change what snapshots of its sandboxes leave out from now on. Nothing is built anew, and
     snapshots that are there stay as they are. For the team that runs the installation."""
-    rules = wanted.snapshot_ignore
-    return _show(await given.templates.set_ignore(who, provider, template, rules))
+    await given.templates.set_ignore(who, provider, template, wanted.snapshot_ignore)
+    return _listed(await given.templates.get(who, provider, template))
 
 
 @router.delete("/{template}", status_code=204)
 async def remove(given: Given, who: Who, *, template: str, provider: ProviderName = "") -> Response:
     """Remove a template with its build, or a build by its digest. 409 while a sandbox or a snapshot
-    was made of it. One that comes with Paddock is only unbuilt."""
+    was made of it. One that comes with Paddock is only unbuilt. One of the team's own goes with all
+    its builds."""
     await given.templates.remove(who, provider, template)
     return Response(status_code=204)
 
@@ -166,7 +172,8 @@ async def build(
     return streams.response(body, form, request_id=request_id(request), staying=staying)
 
 
-def _show(template: Template) -> KeptTemplate:
+def _listed(listed: Listed) -> KeptTemplate:
+    template = listed.template
     source = template.source
     return KeptTemplate.model_construct(
         name=template.name,
@@ -181,4 +188,7 @@ def _show(template: Template) -> KeptTemplate:
         runtime=template.runtime,
         snapshot_ignore=list(template.snapshot_ignore),
         digest=template.digest(),
+        built=listed.is_built,
+        owner="team" if listed.tags else "installation",
+        tags=list(listed.tags),
     )

@@ -54,6 +54,14 @@ async def identify(source: TemplateSource, images: Images) -> str:
     return digest_of(REVISION, source.kind, identity)
 
 
+def check_there(source: TemplateSource) -> None:
+    """InvalidRequest if a path that a recipe names is not on this machine."""
+    if source.kind is SourceKind.TAR:
+        _existing_file(source.reference)
+    elif source.kind is SourceKind.DIRECTORY:
+        _existing_directory(source.reference)
+
+
 async def fetch(source: TemplateSource, root: Path, progress: Progress, images: Images) -> Defaults:
     """Fill `root`, which does not exist yet; scratch may lie beside it until this returns."""
     match source.kind:

@@ -33,7 +33,7 @@ from paddock.adapters.providers.local.templates.recipes import Recipes
 from paddock.adapters.providers.local.templates.sources import Progress, SnapshotParts, digest_of
 from paddock.adapters.providers.local.templates.waiting import turn
 from paddock.domain.errors import Broken, Conflict, InvalidRequest, NotFound, Unsupported
-from paddock.domain.template import SourceKind, Template, TemplateSource
+from paddock.domain.template import SourceKind, Template, TemplateSource, image_template, is_image
 
 SetupRunner = Callable[[Path, Path | None, Sequence[str]], Awaitable[Path]]
 """Runs commands in a sandbox of (lower, seed); the volume it returns becomes the store's."""
@@ -80,6 +80,10 @@ class TemplateStore:
         """NotFound lists the names there are."""
         return self._recipes.get(name)
 
+    def resolve(self, name: str) -> Template:
+        """A template by its name, or one made on the spot of an image's reference."""
+        return image_template(name) if is_image(name) else self.recipe(name)
+
     def recipes(self) -> list[Template]:
         return self._recipes.all()
 
@@ -89,6 +93,8 @@ class TemplateStore:
         before = None
         with suppress(NotFound, Broken):
             before = self._recipes.get(template.name)
+        if before is None or before.source != template.source:
+            sources.check_there(template.source)
         with explained(self._directory):
             self._recipes.add(template)
             if before == template or not _alike(before, template):
