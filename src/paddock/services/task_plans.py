@@ -26,10 +26,11 @@ from paddock.guest_client.files import FileKind
 from paddock.ports.clock import Clock
 from paddock.ports.provider import SandboxSpec
 from paddock.ports.store import Store, Transaction
+from paddock.services.build_records import ready_build
 from paddock.services.changes import Changes
 from paddock.services.inside import Entered, Inside
-from paddock.services.making import DEFAULT_TEMPLATE
 from paddock.services.providers import Providers
+from paddock.services.sandbox_plan import DEFAULT_TEMPLATE
 from paddock.services.task_pause import found
 from paddock.services.task_setting import AgentSettings
 
@@ -121,12 +122,18 @@ class TaskPlans:
             await self._store.read(lambda tx: _check_snapshot(tx, principal, wanted.snapshot))
         if sandbox is None or wanted.resources:
             has = sandbox.resources if sandbox else Resources()
-            is_plain = sandbox is None and not wanted.snapshot
-            template = wanted.template or DEFAULT_TEMPLATE if is_plain else ""
+            template = ""
+            if sandbox is None and not wanted.snapshot:
+                template = await self._provider_template(principal, wanted.template)
             resources = has.changed(wanted.resources)
             self._providers.check(provider, SandboxSpec(template=template, resources=resources))
         if sandbox is not None and wanted.directory:
             await self._check_directory(principal, sandbox, wanted.directory)
+
+    async def _provider_template(self, principal: Principal, template: str) -> str:
+        """The template that the provider has to know; empty for one that the team has built."""
+        build = await self._store.read(lambda tx: ready_build(tx, principal.team_id, template))
+        return template or DEFAULT_TEMPLATE if build is None else ""
 
     async def _check_directory(
         self, principal: Principal, sandbox: SandboxRecord, directory: str
