@@ -50,7 +50,7 @@ from paddock.services.task_reviews import Reviews
 from paddock.services.task_reviving import Reviving
 from paddock.services.task_setting import AgentSettings, Given, in_full
 from paddock.services.task_watch import Watching
-from paddock.services.task_workspace import ASLEEP, Place, Workspaces
+from paddock.services.task_workspace import ASLEEP, Place, Workspaces, give_files
 from paddock.services.wakes import Wakes
 
 _WAKES = 10
@@ -201,7 +201,7 @@ class TaskRun:
         )
         if hold.task.went_back is not None:
             return  # what follows was done in what it was made of, and its agent has begun since
-        await self._phase_here(hold, Phase.SYNC_IN, lambda: self._workspaces.give_files(hold.task))
+        await self._phase_here(hold, Phase.SYNC_IN, lambda: give_files(self._workspaces, hold.task))
         await self._phase_here(
             hold,
             Phase.CHECKPOINT,

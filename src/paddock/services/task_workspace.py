@@ -203,16 +203,6 @@ class Workspaces:
             ) from error
         return Place(home, directory.rstrip("\n"))
 
-    async def give_files(self, task: TaskRecord) -> int:
-        async with self.enter(task) as entered:
-            for file in task.wish.files:
-                path = f"{task.directory}/{file.path}"
-                await entered.guest.files.write(path, file.data)
-                if file.mode != 0o644:
-                    command = ("/bin/sh", "-c", _MODE, "sh", f"{file.mode:o}", path)
-                    await entered.guest.exec(command, timeout=_PREPARE_S)
-        return len(task.wish.files)
-
     @asynccontextmanager
     async def tree(self, task: TaskRecord) -> AsyncIterator[Tree]:
         async with self.enter(task) as entered:
@@ -233,6 +223,18 @@ class Workspaces:
             with suppress(PaddockError):  # it is none of this task's business
                 await self.trees.tidy(tree.guest)
             return commit
+
+
+async def give_files(workspaces: Workspaces, task: TaskRecord) -> int:
+    """Write the files that the task was given."""
+    async with workspaces.enter(task) as entered:
+        for file in task.wish.files:
+            path = f"{task.directory}/{file.path}"
+            await entered.guest.files.write(path, file.data)
+            if file.mode != 0o644:
+                command = ("/bin/sh", "-c", _MODE, "sh", f"{file.mode:o}", path)
+                await entered.guest.exec(command, timeout=_PREPARE_S)
+    return len(task.wish.files)
 
 
 def _is_at_work(sandbox: SandboxRecord) -> bool:
