@@ -81,7 +81,7 @@ async def _recipes(settings: Settings, wish: str) -> Recipes:
     if name not in ("local", "docker"):
         raise Unsupported(
             f"provider {name} keeps no templates of its own",
-            remediation="run `export PADDOCK_PROVIDER=local`",
+            remediation="add --provider local, or run `export PADDOCK_PROVIDER=local`",
         )
     shared = name == "local" or os.geteuid() == 0
     place = settings.local.data_dir.absolute() if shared else own_directory(settings.local)

@@ -45,6 +45,6 @@ async def opened(invocation: Invocation, provider: str) -> AsyncIterator[tuple[O
             if found.templates is None:
                 raise Unsupported(
                     f"provider {found.provider.name} keeps no templates of its own",
-                    remediation="use `--provider local`",
+                    remediation="add --provider local, or run `export PADDOCK_PROVIDER=local`",
                 )
             yield found, found.templates
