@@ -17,7 +17,7 @@ from paddock.domain.task import (
     check_after,
     moved,
     transition,
-    with_all_its_time,
+    with_restarted_timeout,
 )
 from paddock.domain.task_wish import LONGEST_PROMPT, TaskWish, check_prompt, check_timeout
 
@@ -48,9 +48,9 @@ def test_the_clock_begins_with_the_workspace_and_ends_with_the_task():
 
 def test_what_comes_before_the_first_run_of_its_agent_takes_none_of_its_time():
     made = moved(task(timeout_s=60.0), S.CREATING, 10.0)
-    assert with_all_its_time(made, 100.0).deadline == 160.0
+    assert with_restarted_timeout(made, 100.0).deadline == 160.0
     begun = replace(made, conversation=Conversation(run=1))
-    assert with_all_its_time(begun, 100.0).deadline == 70.0
+    assert with_restarted_timeout(begun, 100.0).deadline == 70.0
 
 
 @pytest.mark.proves("T2")

@@ -160,7 +160,7 @@ async def test_no_other_protocol_follows_http_where_a_secret_is_bound(world: Wor
     asked = f"Connection: Upgrade\r\nUpgrade: {protocol}\r\n"
     reader, _ = await world.ask("GET /echo", asked)
     assert world.answered.startswith(b"HTTP/1.1 403 ")
-    assert b"only WebSockets may follow HTTP" in await reader.read()
+    assert b"no upgrade but WebSocket" in await reader.read()
 
 
 @pytest.mark.proves("K9")

@@ -137,7 +137,7 @@ def test_of_many_lines_at_once_those_that_fit_are_told_in_order_and_then_what_is
         heard.hear(b"%d" % number)
     told = said(*bounded(heard.events, 0))
     assert told[:-1] == [str(number) for number in range(20_000)]
-    assert told[-1] == "more than 20000 events: what it says from now on is in its output only"
+    assert told[-1] == "limit of 20000 events reached: later ones are only in the agent's output"
     later = steps(Command())
     for number in range(3):
         later.hear(b"%d" % number)

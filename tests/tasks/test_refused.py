@@ -56,7 +56,7 @@ async def test_the_only_agent_that_is_ready_needs_no_name(working):
     both = {**wish, "options": {"command": ["cat"]}}
     refused = await working.plane.admin.post("/v1/tasks/check", both)
     assert refused.status == 400, refused.body
-    assert "no agent is named" in refused.error["message"]
+    assert "no agent was given" in refused.error["message"]
     assert "`paddock agents`" in refused.error["remediation"]
 
 
@@ -103,9 +103,9 @@ async def test_a_pending_task_says_why():
     ("active", "busy", "why"),
     [
         ({}, (), ""),
-        ({("t", "p"): 1}, (), "1 tasks of the team are at work, and 1 may be"),
-        ({("u", "p"): 2}, (), "2 tasks are at work on p, and 2 may be"),
-        ({("u", "q"): 9}, ("box",), "another task works in sandbox box; tasks in one sandbox"),
+        ({("t", "p"): 1}, (), "the team runs 1 tasks; its limit is 1"),
+        ({("u", "p"): 2}, (), "2 tasks run on p; its limit is 2"),
+        ({("u", "q"): 9}, ("box",), "another task runs in sandbox box; a sandbox runs one task"),
     ],
 )
 def test_what_keeps_a_task_from_its_turn_is_said(active, busy, why):

@@ -202,8 +202,8 @@ async def test_bad_routes_say_what_is_wrong(made: World):
     for wish, said in (
         ({}, "is no route"),
         ({"route": "Own"}, "is no route"),
-        ({"route": "own"}, "is no base URL"),
-        ({"route": "own", "base_url": "http://llm.example"}, "is no base URL"),
+        ({"route": "own"}, "is not a valid base URL"),
+        ({"route": "own", "base_url": "http://llm.example"}, "is not a valid base URL"),
         ({"route": "openai", "hosts": ["evil.example"]}, "of its base URL alone"),
         ({"route": "openai", "spend_limit_usd": -1}, "is none"),
     ):

@@ -342,9 +342,9 @@ def moved(
     )
 
 
-def with_all_its_time(task: TaskRecord, now: float) -> TaskRecord:
-    """The deadline counted from now, until the first run of its agent: a template that is built or
-    an agent that is installed on the way there takes none of a task's time."""
+def with_restarted_timeout(task: TaskRecord, now: float) -> TaskRecord:
+    """Restart the timeout at `now` if the agent has not run yet: building a template or installing
+    an agent takes none of a task's time."""
     if task.deadline is None or task.conversation.run:
         return task
     return replace(task, deadline=now + task.wish.timeout_s)

@@ -75,13 +75,13 @@ def why_waiting(
     busy: Iterable[str],
     limits: TaskLimits,
 ) -> str:
-    """What keeps it from its turn, in words; empty when nothing does."""
+    """Return why the task is not started yet; empty if it can start."""
     if task.sandbox and task.sandbox in set(busy):
-        return f"another task works in sandbox {task.sandbox}; tasks in one sandbox take turns"
+        return f"another task runs in sandbox {task.sandbox}; a sandbox runs one task at a time"
     of_team = sum(count for (team, _), count in active.items() if team == task.team)
     if of_team >= limits.team:
-        return f"{of_team} tasks of the team are at work, and {limits.team} may be"
+        return f"the team runs {of_team} tasks; its limit is {limits.team}"
     there = sum(count for (_, place), count in active.items() if place == task.provider)
     if there >= limits.provider:
-        return f"{there} tasks are at work on {task.provider}, and {limits.provider} may be"
+        return f"{there} tasks run on {task.provider}; its limit is {limits.provider}"
     return ""

@@ -1,4 +1,4 @@
-"""What a reader of a completed task should doubt: nothing proves it, or nobody reviewed it."""
+"""Warnings about a completed task: no evidence of work, or a skipped review."""
 
 from paddock.domain.agent import WorkMode
 from paddock.domain.task import Result, TaskRecord

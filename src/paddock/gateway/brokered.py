@@ -26,9 +26,11 @@ class Brokered(Connection):
         self.relay.encrypt(self.fence.desk.context(self.target), self._unheld())
 
     def _judge_intercepted(self, request: Request) -> None:
-        """A protocol that the gateway cannot read could carry the secret back."""
+        """Refuse upgrades to protocols in which the gateway cannot find the secret."""
         if request.protocol:
-            why = f"a secret is bound there, so only WebSockets may follow HTTP: {request.protocol}"
+            why = (
+                f"a secret is bound to this host: no upgrade but WebSocket, not {request.protocol}"
+            )
             raise self._denied(NOBODY, why[:200])
         self._judge(request)
 

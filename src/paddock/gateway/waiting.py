@@ -109,18 +109,20 @@ class Waiting:
             self._client.pause_reading()
 
     def took(self) -> None:
-        """Limit the time for a beginning as a whole, however often a byte of it comes."""
+        """Start or cancel the deadline for an incomplete head. Trickled bytes do not extend it."""
         number = self._requests.count if self._requests is not None else 0
-        if self._deadline is not None and (number != self._deadline_of or not self._is_begun):
+        if self._deadline is not None and (
+            number != self._deadline_of or not self._has_incomplete_head
+        ):
             self._forget_deadline()
-        if self._deadline is None and self._is_begun:
+        if self._deadline is None and self._has_incomplete_head:
             head_s = self.fence.desk.patience.head_s
             self._deadline = asyncio.get_running_loop().call_later(head_s, self._cut_off, head_s)
             self._deadline_of = number
 
     @property
-    def _is_begun(self) -> bool:
-        """Whether a head, a ClientHello or a first line has begun and is not complete."""
+    def _has_incomplete_head(self) -> bool:
+        """Whether a request head, ClientHello or first line is only partly received."""
         if self._requests is not None and self._requests.is_in_head:
             return True
         encrypted = self.relay.encrypted
@@ -129,7 +131,7 @@ class Waiting:
         return bool(self._held) and self.take not in (self._hold_back, self._hold_till_answered)
 
     def _cut_off(self, after_s: float) -> None:
-        why = f"the beginning of the connection or request was not complete after {after_s:g} s"
+        why = f"the request head or the TLS ClientHello was not complete after {after_s:g} s"
         if self.target.host:
             self._record(NOBODY, why)
         if self._requests is None:

@@ -13,7 +13,7 @@ _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_LINKS = 40  # as in the kernel
 
 
-def open_by_roots_links(
+def open_via_root_links(
     path: bytes, flags: int, mode: int = 0, *, dir_fd: int | None = None
 ) -> int:
     """As os.open. PermissionError at a link that belongs to another account than root.

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from . import syscalls
-from .links import open_by_roots_links
+from .links import open_via_root_links
 from .users import Account
 
 _acting_for: ContextVar[Account | None] = ContextVar("acting_for", default=None)
@@ -39,7 +39,7 @@ def open_path(
     if _acting_for.get() is None:
         fd = syscalls.open_without_magic(path, flags, mode, dir_fd=dir_fd, resolve=resolve)
     else:
-        fd = open_by_roots_links(path, flags, mode, dir_fd=dir_fd)
+        fd = open_via_root_links(path, flags, mode, dir_fd=dir_fd)
     if _is_ours(fd):
         os.close(fd)
         raise PermissionError(errno.EACCES, "belongs to the guest itself", os.fsdecode(path))

@@ -49,8 +49,8 @@ class Bindings:
         _check_use(binding, found, value)
         if binding.is_plain and not principal.operator:
             raise Forbidden(
-                f"the route {binding.route} would go to {binding.base_url} over plain HTTP, where "
-                "nobody proves who answers: only operators may set such a route",
+                f"route {binding.route} uses plain HTTP ({binding.base_url}), which does not "
+                "authenticate the server: only operators may set it",
                 remediation="ask an operator, or give a base URL that begins with https://",
             )
         key = _key(binding.team_id, binding.scope, binding.secret, binding.way)

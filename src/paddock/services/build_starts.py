@@ -63,8 +63,8 @@ class BuildStarts:
             if self._clock.now() > until:
                 template = sandbox.labels[TEMPLATE_LABEL]
                 raise TimedOut(
-                    f"what starts with template {template} was not ready within {_READY_S:g} s",
-                    remediation="look at its start and ready commands",
+                    f"the start command of template {template} was not ready within {_READY_S:g} s",
+                    remediation="check its start and ready commands",
                 )
             await asyncio.sleep(_ASK_S)
 

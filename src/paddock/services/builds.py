@@ -236,10 +236,10 @@ class Builds:
         ]
         if len(waiting) >= _MOST_WAITING:
             raise LimitExceeded(
-                f"{len(waiting)} template builds of your team wait to be started; {_MOST_WAITING} "
-                "may wait",
+                f"your team has {len(waiting)} template builds that were not started; the limit is "
+                f"{_MOST_WAITING}",
                 remediation="start them, or delete their templates; a build that is not started "
-                f"within {_LONGEST_WAIT_S / 60:.0f} minutes is forgotten",
+                f"within {_LONGEST_WAIT_S / 60:.0f} minutes is dropped",
             )
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""Ends sandboxes at their deadline, to the moment."""
+"""Ends sandboxes at their deadline without waiting for the reaper."""
 
 import asyncio
 import logging

@@ -338,8 +338,8 @@ class Sandboxes(Questions):
         for guard in self.stop_guards if sandbox.state is SandboxState.RUNNING else ():
             if work := await guard(sandbox):
                 raise Conflict(
-                    f"{work} is at work in sandbox {sandbox.name}, and a stop would break it off",
-                    remediation="wait for its end, or end it with `paddock task cancel`",
+                    f"{work} runs in sandbox {sandbox.name}; a stop would interrupt it",
+                    remediation="wait until it ends, or cancel it with `paddock task cancel`",
                 )
 
     async def _say_farewell(self, sandbox: SandboxRecord, *, force: bool) -> None:

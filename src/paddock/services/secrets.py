@@ -93,7 +93,7 @@ class Secrets:
         labels = (before.labels if before else {}) if wish.labels is None else wish.labels
         policy = wish.policy or (before.policy if before else AccessPolicy.CONTROL_PLANE_ONLY)
         if wish.value == "" and sensitive:
-            # Nobody means it: an empty variable or file was passed on by mistake.
+            # It is a mistake, such as an unset variable or an empty file.
             raise InvalidRequest(
                 f"the value of {name} is empty",
                 remediation="give the secret's value, or delete the secret",

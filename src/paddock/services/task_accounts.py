@@ -14,7 +14,7 @@ _SETTLE_S = 5.0
 
 
 class TaskAccounts:
-    """Keeps the gateway's accounts in step with tasks."""
+    """Charges model use to the task that runs in the sandbox."""
 
     def __init__(self, broker: Broker, egress_log: EgressLog) -> None:
         self._broker = broker

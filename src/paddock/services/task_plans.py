@@ -112,11 +112,11 @@ class TaskPlans:
         provider: str,
         sandbox: SandboxRecord | None,
     ) -> None:
-        """There is such a snapshot, template and directory, and the machine has the resources."""
+        """Check that snapshot, template and directory exist and that the host has the resources."""
         if wanted.fork and not self._providers.get(provider).capabilities.fork:
             raise Unsupported(
                 f"provider {provider} cannot fork sandboxes",
-                remediation="let the task work in the sandbox itself, or in one of a template",
+                remediation="use `sandbox` instead of `fork`, or give a template",
             )
         if wanted.snapshot:
             await self._store.read(lambda tx: _check_snapshot(tx, principal, wanted.snapshot))
@@ -162,12 +162,12 @@ class TaskPlans:
         agent = self._settings.agent(before.agent)
         if wish.agent not in ("", before.agent) or not agent.traits.resumes:
             raise InvalidRequest(
-                f"a session of {before.agent} cannot be gone on with by {wish.agent}",
+                f"a session of {before.agent} cannot be continued by {wish.agent}",
                 remediation="leave `agent` out, or begin a task of its own",
             )
         if not before.conversation.own_session:
             raise Conflict(
-                f"task {before.id} has no session to go on with: it is {before.state}",
+                f"task {before.id} has no session to continue: it is {before.state}",
                 remediation="wait until its agent has begun, or begin a task of its own",
             )
         place = wish.workspace

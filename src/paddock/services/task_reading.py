@@ -193,33 +193,35 @@ def _amount(said: object) -> float:
 
 
 def bounded(events: Sequence[AgentEvent], before: int) -> list[AgentEvent]:
-    """Of these events, which come after `before` others: all that fit, in their order; from then on
-    those that matter, after a note that says so."""
+    """Return the events that fit the limit, a note, and then only the kinds that are always kept.
+    `before` events came earlier."""
     room = max(0, MOST_EVENTS - before)
     told = list(events[:room])
     if len(events) > room:
         if before <= MOST_EVENTS:
-            why = f"more than {MOST_EVENTS} events: what it says from now on is in its output only"
+            why = (
+                f"limit of {MOST_EVENTS} events reached: later ones are only in the agent's output"
+            )
             told.append(_note(why))
         told += (each for each in events[room:] if each.kind in _ALWAYS_TOLD)
     return told
 
 
 def cut_at_end(conversation: Conversation) -> list[AgentEvent]:
-    """What is not kept of an agent that has ended."""
+    """Return notes about events and output that were not kept."""
     cut = conversation.events - MOST_EVENTS - conversation.beyond
     told = []
     if cut > 0:
         told.append(_note(f"{cut} of its {conversation.events} events were left out"))
     if conversation.raw > MOST_RAW:
         kept = f"the first {MOST_RAW >> 20} MiB"
-        told.append(_note(f"of the {conversation.raw} bytes of its output, {kept} are kept"))
+        told.append(_note(f"output limit reached: {kept} of {conversation.raw} bytes are kept"))
     return told
 
 
 def unread(size: int) -> AgentEvent:
-    """That so much of an agent's output was not read, because it had to end."""
-    return _note(f"{size} bytes of its output were left out: it was stopped before they were read")
+    """Return a note about output that was not read before the agent was stopped."""
+    return _note(f"{size} bytes of output were not read, because the agent was stopped")
 
 
 def _note(text: str) -> AgentEvent:

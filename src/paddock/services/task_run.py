@@ -23,7 +23,7 @@ from paddock.domain.task import (
     TaskState,
     check_after,
     moved,
-    with_all_its_time,
+    with_restarted_timeout,
 )
 from paddock.domain.task_course import Next, Step, after_run
 from paddock.domain.task_loss import step_after
@@ -185,7 +185,7 @@ class TaskRun:
             hold,
             Phase.SANDBOX,
             make,
-            lambda task, got: with_all_its_time(
+            lambda task, got: with_restarted_timeout(
                 replace(task, sandbox_id=got["id"], provider=got["provider"]), self._clock.wall()
             ),
         )
@@ -298,7 +298,7 @@ class TaskRun:
             if task.state is TaskState.COMPLETING:  # it was not right yet
                 task = replace(moved(task, TaskState.RUNNING, now), phase=Phase.AGENT)
                 tx.events.append([state_event(task, now)])
-            task = with_all_its_time(change(tx, task), now)
+            task = with_restarted_timeout(change(tx, task), now)
             return replace(task, conversation=begun, vitals=signs.begun(now))
 
         with suppress(TooLate):  # then it is looked at again what there is to do

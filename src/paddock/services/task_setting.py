@@ -109,9 +109,11 @@ class AgentSettings:
                 ready.append(name)
         if len(ready) == 1:
             return ready[0]
-        found = f"{', '.join(ready)} are ready" if ready else "none is ready for this task"
+        found = (
+            f"several can run this task: {', '.join(ready)}" if ready else "none is ready for it"
+        )
         raise InvalidRequest(
-            f"no agent is named, and {found}",
+            f"no agent was given, and {found}",
             remediation="name one with `agent` (`--agent`); `paddock agents` shows what each needs",
         )
 

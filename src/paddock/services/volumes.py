@@ -210,5 +210,5 @@ def _in_use(volume: VolumeRecord, users: Sequence[str]) -> Conflict:
     return Conflict(
         f"volume {volume.name} is mounted by {', '.join(users[:_NAMED])}{more}",
         remediation="remove these sandboxes first, or delete it with --force (`force` in the API): "
-        "they go on without it",
+        "the sandboxes continue without it",
     )

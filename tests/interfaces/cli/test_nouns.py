@@ -22,7 +22,7 @@ def kept(cli):
 @pytest.mark.proves("C1", "C4")
 def test_sandboxes_are_listed_by_label_in_both_forms(cli, kept):
     table = cli("sandbox", "list", "--label", cli.label).stdout.decode().splitlines()
-    assert table[0].split() == ["SANDBOX", "STATE", "TEMPLATE", "AGE", "REASON", "SERVER'S"]
+    assert table[0].split() == ["SANDBOX", "STATE", "TEMPLATE", "AGE", "REASON", "SERVER-ID"]
     assert table[1].split()[:3] == [kept, "running", "tiny"]
     assert len(table) == 2
     (listed,) = cli.answer("sandbox", "list", "--label", cli.label)["sandboxes"]

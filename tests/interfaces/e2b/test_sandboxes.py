@@ -65,5 +65,5 @@ def test_started_after_includes_the_sandbox_that_started_then(fraction):
         "sbx_1", "tem_1", "box", SandboxState.RUNNING, "local", at, at, clock=clock
     )
     shown = datetime.fromisoformat(views.moment(sandbox.created_at))
-    assert views.has_started_by(sandbox, shown)
-    assert not views.has_started_by(sandbox, shown + timedelta(microseconds=1))
+    assert views.started_at_or_after(sandbox, shown)
+    assert not views.started_at_or_after(sandbox, shown + timedelta(microseconds=1))

@@ -153,7 +153,7 @@ def _routed(binding: Binding) -> Binding:
     matched = _BASE_URL.fullmatch(url)
     if matched is None:
         _refuse(
-            f"{binding.base_url[:80]!r} is no base URL for the route {binding.route}",
+            f"{binding.base_url[:80]!r} is not a valid base URL for route {binding.route}",
             "give one such as https://llm.example.com/v1, or http://127.0.0.1:11434/v1 for a model "
             "on this host or in a private network",
         )

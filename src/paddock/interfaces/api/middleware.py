@@ -89,12 +89,12 @@ class Envelope:
         return limited
 
     async def _check(self, scope: Scope) -> None:
-        """FastAPI reads a body before it asks who sent it."""
+        """Authenticate here: FastAPI reads the body before it runs dependencies."""
         try:
             await self._authenticate(HTTPConnection(scope))
         except PaddockError as error:
             most = MAX_UNAUTHENTICATED >> 10
-            said = f"{error.message}; at most {most} KiB of a body are read without that"
+            said = f"{error.message}; without valid credentials a body has at most {most} KiB"
             raise _refusal(401, said) from error
         mark_authenticated(scope)
 

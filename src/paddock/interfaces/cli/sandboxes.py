@@ -80,7 +80,7 @@ def list_sandboxes(invocation: Invocation, provider: str, labels: Sequence[str])
         print_json({"sandboxes": [_row(seen) for seen in found]})
         return
     print_table(
-        ("SANDBOX", "STATE", "TEMPLATE", "AGE", "REASON", "SERVER'S"),
+        ("SANDBOX", "STATE", "TEMPLATE", "AGE", "REASON", "SERVER-ID"),
         (
             (
                 references.shown(seen.ref),
@@ -189,15 +189,20 @@ _verb("resume", "resumed", lambda p, ref: p.resume(ref), "Let a paused one go on
 
 @sandbox.command()
 @click.argument("names", nargs=-1, required=True, metavar="SANDBOX...")
-@click.option("-f", "--force", is_flag=True, help="Also if it is absent or a server's.")
+@click.option(
+    "-f",
+    "--force",
+    is_flag=True,
+    help="Ignore absent ones; also remove a sandbox that a server owns.",
+)
 @provider_option
 @output_options
 @pass_invocation
 def rm(invocation: Invocation, names: Sequence[str], provider: str, force: bool) -> int:
     """Remove sandboxes with everything in them.
 
-    A server's sandbox is refused, because that server would lose it: use `paddock rm`. With --force
-    it is removed all the same.
+    A sandbox that a server owns is refused: use `paddock rm`. With --force it is removed, and the
+    server then reports it as lost.
     """
 
     async def remove(place: Provider, ref: Ref) -> None:

@@ -59,7 +59,7 @@ def list_templates(invocation: Invocation, provider: str) -> None:
         print_json({"templates": found})
         return
     print_table(
-        ("TEMPLATE", "OF", "SOURCE", "REFERENCE", "BUILT", "SET-UP", "SNAPSHOTS LEAVE OUT"),
+        ("TEMPLATE", "OWNER", "SOURCE", "REFERENCE", "BUILT", "SET-UP", "SNAPSHOTS LEAVE OUT"),
         (_row(each) for each in found),
     )
 
@@ -119,8 +119,8 @@ async def _show(steps: AsyncIterator[Mapping[str, Any]], *, quiet: bool) -> None
 @template.command()
 @click.argument("name")
 @click.option("--from-image", metavar="REF", help="An OCI image: oci:PATH, docker:NAME, or a name.")
-@click.option("--from-dir", type=_ON_SERVER, help="A directory of the server: a root file system.")
-@click.option("--from-tar", type=_ON_SERVER, help="The same as a tar archive.")
+@click.option("--from-dir", type=_ON_SERVER, help="Directory on the server: a root file system.")
+@click.option("--from-tar", type=_ON_SERVER, help="Tar archive on the server: a root file system.")
 @click.option("--from-snapshot", metavar="NAME|ID", help="A snapshot of one of your sandboxes.")
 @click.option("--setup", multiple=True, metavar="CMD", help="Run as root when it is built.")
 @click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="For every command.")

@@ -47,7 +47,7 @@ async def list_sandboxes(
         if given.e2b.passages.is_over(sandbox) and sandbox.state is SandboxState.RUNNING:
             return False
         of_template = not name or split(views.template_of(sandbox))[0] in (name, ours(name))
-        is_asked = of_template and views.has_started_by(sandbox, started_after)
+        is_asked = of_template and views.started_at_or_after(sandbox, started_after)
         return is_asked and not is_build(sandbox)
 
     if order == "asc":

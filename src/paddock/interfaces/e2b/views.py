@@ -88,7 +88,7 @@ def moment(seconds: float) -> str:
     return _date(seconds).isoformat().replace("+00:00", "Z")
 
 
-def has_started_by(sandbox: SandboxRecord, earliest: datetime | None) -> bool:
+def started_at_or_after(sandbox: SandboxRecord, earliest: datetime | None) -> bool:
     """Whether it started then or later. Compared as clients read it, rounded to microseconds."""
     if earliest is None:
         return True

@@ -57,7 +57,7 @@ async def test_an_interrupted_create_says_what_remains_and_rm_cancels_it_at_once
     process.send_signal(signal.SIGINT)
     _, told = await asyncio.to_thread(process.communicate, timeout=20)
     assert process.returncode == 130
-    assert b"the server still creates sandbox waits; `paddock rm waits` cancels it" in told
+    assert b"the server continues to create waits; `paddock rm waits` cancels it" in told
     assert (await plane.admin.get("/v1/sandboxes/waits"))["state"] == "creating"
     removed = await asyncio.to_thread(cli, "rm", "waits")
     assert (removed.returncode, removed.stdout) == (0, b"waits removed\n")

@@ -28,7 +28,7 @@ def test_a_task_that_waits_for_its_agents_question_shows_it_and_the_command_that
 
 def test_a_task_that_somebody_paused_shows_who_and_how_it_goes_on():
     assert shown("task.waiting", detail="paused by ann", rule="person") == (
-        f"· waiting: paused by ann\n    to go on: paddock task resume {TASK}"
+        f"· waiting: paused by ann\n    resume: paddock task resume {TASK}"
     )
 
 
@@ -55,10 +55,10 @@ def test_a_connection_that_waits_for_an_approval_shows_the_host():
         "approval": "apr_3",
     }
     told = shown("task.approval", **asked, state="pending")
-    assert told.startswith("? may it reach api.example.com:443?  (no rule allows it)\n")
+    assert told.startswith("? allow a connection to api.example.com:443?  (no rule allows it)\n")
     assert "paddock approvals allow apr_3" in told
     assert shown("task.approval", **asked, state="denied") == (
-        "· may it reach api.example.com:443? denied"
+        "· allow a connection to api.example.com:443? denied"
     )
 
 

@@ -1,4 +1,4 @@
-"""What programs in a sandbox read to see how many CPUs and how much memory they have.
+"""Show a sandbox's CPU and memory limits in /proc and /sys, where programs look for them.
 
 The kernel shows the host's numbers in /proc and /sys, whatever the control group allows. Files with
 the sandbox's limits are mounted over them. They are static: `free` shows the limit, not what is

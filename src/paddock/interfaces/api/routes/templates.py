@@ -85,9 +85,11 @@ class KeptTemplate(TemplateShape):
     """A recipe that is kept."""
 
     digest: str = Field(description="of all that decides what is on the disk")
-    built: bool = Field(description="a sandbox of it can be made without building it first")
-    owner: Literal["installation", "team"] = Field(description="a team builds its own from code")
-    tags: list[str] = Field(description="of a team's own; `name:tag` means that build")
+    built: bool = Field(description="the template is built")
+    owner: Literal["installation", "team"] = Field(
+        description="`team` for a template that your team built with E2B's SDK"
+    )
+    tags: list[str] = Field(description="tags of a team's template; `name:tag` selects a build")
 
 
 class RemovedBuild(Shape):
@@ -137,7 +139,7 @@ async def change(
 @router.delete("/{template}", status_code=204)
 async def remove(given: Given, who: Who, *, template: str, provider: ProviderName = "") -> Response:
     """Remove a template with its build, or a build by its digest. 409 while a sandbox or a snapshot
-    was made of it. One that comes with Paddock is only unbuilt. One of the team's own goes with all
+    was made of it. A built-in template only loses its build. A team's template is removed with all
     its builds."""
     await given.templates.remove(who, provider, template)
     return Response(status_code=204)

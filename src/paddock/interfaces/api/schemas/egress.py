@@ -152,9 +152,9 @@ def show_preset(wish: EgressWish, name: str, shipped: EgressWish | None) -> Egre
     if gone:
         more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
         shown.warnings.append(
-            f"preset {name} is without {len(gone)} rules that come with Paddock: "
-            f"{', '.join(gone[:_NAMED])}{more}; `paddock egress rm --preset {name}` brings "
-            "them back, and takes away your own"
+            f"preset {name} omits {len(gone)} built-in rules: "
+            f"{', '.join(gone[:_NAMED])}{more}; `paddock egress rm --preset {name}` restores "
+            "them and deletes your own"
         )
     return shown
 

@@ -159,9 +159,9 @@ class CreateSandbox(Shape):
             Field(
                 gt=0,
                 le=3600,
-                description="if it is not running after this long, answer 202 with the sandbox in "
-                "`creating`; its events tell the rest: `sandbox.progress`, `sandbox.running`, or "
-                "`sandbox.failed` with the error",
+                description="respond with 202 and the state `creating` if the sandbox does not run "
+                "by then; then follow the events `sandbox.progress`, `sandbox.running` and "
+                "`sandbox.failed`",
             ),
         ]
         | None

@@ -63,8 +63,8 @@ def cp(invocation: Invocation, /, source: str, target: str, *, user: str, start:
 
     One of SRC and DST is SANDBOX:PATH. As with `cp -r`, what is copied to a directory that is there
     lands in it under its own name; SRC/. is its content. Nothing is ever written outside of DST.
-    A sandbox that sleeps is read as it is where its provider can show it; for everything else it is
-    started first.
+    Reading from a stopped sandbox does not start it if the provider can read its disk. Otherwise
+    the sandbox is started first.
     """
     here, there = _end(source), _end(target)
     if bool(here.sandbox) == bool(there.sandbox):

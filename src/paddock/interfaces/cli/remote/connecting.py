@@ -28,7 +28,10 @@ def connect() -> None:
 
 @connect.command()
 @click.option(
-    "--token", metavar="NAME", default="", help="Create a member's token with this name for it."
+    "--token",
+    metavar="NAME",
+    default="",
+    help="Create a member's token with this name and print it.",
 )
 @output_options
 @pass_invocation
@@ -36,13 +39,14 @@ def e2b(invocation: Invocation, token: str) -> None:
     """Print the variables for E2B's SDKs: eval "$(paddock connect e2b)".
 
     An admin's token is never printed: the command creates a member's token named `e2b` instead. A
-    member's own token is printed, unless --token creates another. The server is asked first, so
-    that what is printed works.
+    member's own token is printed, unless --token creates another. The command checks
+    the connection before it prints anything.
     """
     url, key, made = run_async(_checked(token))
     if made:
         click.echo(
-            f"note: created the token {made}; `paddock token revoke {made}` ends it", err=True
+            f"note: created the token {made}; revoke it with `paddock token revoke {made}`",
+            err=True,
         )
     variables = {
         "E2B_API_URL": url,

@@ -36,10 +36,10 @@ async def followed(creation: Creation, *, quiet: bool) -> AsyncSandbox:
 def remainder(creation: Creation) -> str:
     """What an interrupted creation leaves on the server."""
     if (info := creation.info) is None:
-        return "the server may still create the sandbox; look with `paddock ls`"
+        return "the server may still create the sandbox; check with `paddock ls`"
     if info.state == "creating":
-        return f"the server still creates sandbox {info.name}; `paddock rm {info.name}` cancels it"
-    return f"sandbox {info.name} is there; `paddock rm {info.name}` removes it"
+        return f"the server continues to create {info.name}; `paddock rm {info.name}` cancels it"
+    return f"sandbox {info.name} was created; `paddock rm {info.name}` removes it"
 
 
 def _silent(_text: str, _fraction: float | None) -> None:

@@ -31,8 +31,9 @@ def purge(
     """Remove all that belongs to an owner or an app, and forget them.
 
     Their sandboxes and snapshots go with the tasks of these, an app's secrets and configuration,
-    and what the logs say of them. You see what goes and are asked first; without a terminal, --yes
-    is required. The server continues when this is interrupted.
+    and what the logs say of them. The command lists what it removes and asks for
+    confirmation; without a terminal, --yes is required. An interrupt does not stop the purge on the
+    server.
     """
     if bool(owner) == bool(app):
         raise click.UsageError("give the name of an OWNER, or an app with --app")
@@ -52,8 +53,8 @@ def _is_confirmed(invocation: Invocation, wish: dict[str, Any]) -> bool:
     """Show what would be removed, and ask."""
     if invocation.json or not terminal.is_terminal(STDIN):
         refuse(
-            "a purge cannot be undone, and nobody can be asked here",
-            "look with --dry-run, then add --yes",
+            "a purge cannot be undone, and there is no terminal to confirm it",
+            "check with --dry-run, then add --yes",
         )
     _tell(run_async(_purge({**wish, "dry_run": True})))
     return click.confirm("Remove this for good?", err=True)

@@ -195,14 +195,14 @@ def follow_up(
 
 @click.command()
 @click.argument("task", metavar="TASK")
-@click.option("-d", "--detach", is_flag=True, help="Only give it; its id is printed.")
+@click.option("-d", "--detach", is_flag=True, help="Create it, print its id and exit.")
 @output_options
 @pass_invocation
 def retry(invocation: Invocation, task: str, detach: bool) -> int:
-    """Give the same task once more, and follow it.
+    """Create the task again and follow it.
 
-    It is a new task with the same prompt, agent, files and limits. In a sandbox that was named, it
-    begins with what is there now.
+    The new task has the same prompt, agent, files and limits. In a named sandbox it starts from the
+    current files.
     """
 
     async def create(server: Server) -> AsyncTask:
@@ -336,7 +336,7 @@ def tasks_in(data: bytes) -> Sequence[Mapping[str, Any]]:
 @click.argument("prompt", metavar="[PROMPT|-|ID]", required=False)
 @click.option("--with", "agents", multiple=True, metavar="AGENT[:MODEL]", help="One who tries.")
 @click.option("-n", "--times", type=click.IntRange(2, 16), help="So often, by --agent.")
-@click.option("-f", "--follow", is_flag=True, help="Until all of them are over.")
+@click.option("-f", "--follow", is_flag=True, help="Wait until all attempts have ended.")
 @task_options
 @output_options
 @pass_invocation
@@ -353,8 +353,8 @@ def attempts(
     """Have the same done several times, or show how attempts stand.
 
     Each works in a workspace of its own. Given an id, those of it are shown side by side;
-    `paddock task adopt` takes one of them. With --follow the exit code is 0 when at least one was
-    completed.
+    `paddock task adopt` takes one of them. With --follow, the exit code is 0 if at least one
+    attempt completed.
     """
     wish = wished(more)
     variants = [_variant(each) for each in agents] or [{}] * (times or 0)
@@ -380,7 +380,7 @@ def attempts(
 
 
 async def _all_over(invocation: Invocation, found: AttemptsInfo) -> AttemptsInfo:
-    """Tells of each as it ends; then all of them side by side."""
+    """Print each attempt as it ends; return all of them."""
     async with connected() as server:
 
         async def end(task_id: str) -> None:

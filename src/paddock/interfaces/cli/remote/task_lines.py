@@ -129,7 +129,7 @@ def _sent(event: Event, known: Known) -> str:
 
 
 def _waiting(event: Event, _known: Known) -> str:
-    """Why, and how it goes on. A guardian's question follows with its own event."""
+    """The reason, and how to resume the task. A guardian's question has its own event."""
     data = event.data
     why, rule = str(data.get("detail") or "for a person"), data.get("rule")
     approval = data.get("approval")
@@ -137,7 +137,7 @@ def _waiting(event: Event, _known: Known) -> str:
     if rule == "agent":
         return f"{line}\n{_to_answer(str(approval))}"
     if not approval:
-        return f"{line}\n    to go on: paddock task resume {event.subject}"
+        return f"{line}\n    resume: paddock task resume {event.subject}"
     return line
 
 
@@ -151,7 +151,7 @@ def _asked(data: Data) -> str:
 def _approval(data: Data) -> str:
     """Something outside the agent that waits: a connection, a command."""
     what, why = in_lines(str(data.get("title", ""))), in_lines(str(data.get("why", "")))
-    asked = {"egress": f"may it reach {what}?", "command": f"may it run {what}?"}
+    asked = {"egress": f"allow a connection to {what}?", "command": f"allow the command {what}?"}
     question = asked.get(str(data.get("kind")), what)
     if data.get("state") != "pending":
         return click.style(f"· {question} {data.get('state')}", dim=True)

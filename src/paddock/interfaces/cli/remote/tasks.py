@@ -166,13 +166,14 @@ def messages(invocation: Invocation, task_id: str) -> None:
 
 @task.command()
 @click.argument("task_ids", metavar="TASK...", nargs=-1, required=True)
-@click.option("--timeout", type=Seconds(), help="Give up after this time; the tasks go on.")
+@click.option("--timeout", type=Seconds(), help="Give up after this time; the tasks continue.")
 @output_options
 @pass_invocation
 def wait(invocation: Invocation, task_ids: Sequence[str], timeout: float | None) -> int:
-    """Wait until tasks are over, and show their results.
+    """Wait until tasks have ended, and show their results.
 
-    The exit code is that of `run`, of the first task that was not completed; 124 at the timeout.
+    Exit code: 0 if all tasks completed, otherwise that of the first task that did not (as in
+    `task run`); 124 on timeout.
     """
 
     async def work() -> list[TaskInfo]:

@@ -30,9 +30,9 @@ def _of_axes(axes: Any) -> dict[str, Any] | None:
     if slices := _slices(axes):
         return {"type": "pie", "title": title, "elements": slices}
     for kind, elements_of in (("box_and_whisker", _boxes), ("bar", _bars)):
-        elements, is_lying = elements_of(axes)
+        elements, is_horizontal = elements_of(axes)
         if elements:
-            plane = _plane(axes, is_lying=is_lying)
+            plane = _plane(axes, is_horizontal=is_horizontal)
             return {"type": kind, "title": title, **plane, "elements": elements}
     for kind, points_of in (("line", _lines), ("scatter", _points)):
         if elements := points_of(axes):
@@ -43,10 +43,10 @@ def _of_axes(axes: Any) -> dict[str, Any] | None:
     return {"type": "unknown", "title": title, "elements": []}
 
 
-def _plane(axes: Any, *, is_lying: bool = False) -> dict[str, Any]:
+def _plane(axes: Any, *, is_horizontal: bool = False) -> dict[str, Any]:
     """Labels and units. In a lying chart `x` names the axis of its categories, as in E2B's."""
     x, y = axes.get_xlabel() or None, axes.get_ylabel() or None
-    if is_lying:
+    if is_horizontal:
         x, y = y, x
     return {"x_label": x, "y_label": y, "x_unit": _unit(x), "y_unit": _unit(y)}
 
@@ -156,24 +156,24 @@ def _slices(axes: Any) -> list[dict[str, Any]]:
 
 def _bars(axes: Any) -> tuple[list[dict[str, Any]], bool]:
     """All bars, and whether they lie."""
-    found, is_lying = [], False
+    found, is_horizontal = [], False
     for container in axes.containers:
         if type(container).__name__ != "BarContainer":
             continue
-        is_lying = getattr(container, "orientation", "vertical") == "horizontal"
-        axis = axes.yaxis if is_lying else axes.xaxis
+        is_horizontal = getattr(container, "orientation", "vertical") == "horizontal"
+        axis = axes.yaxis if is_horizontal else axes.xaxis
         for bar in container.patches:
             middle = bar.get_y() + bar.get_height() / 2
-            if not is_lying:
+            if not is_horizontal:
                 middle = bar.get_x() + bar.get_width() / 2
             found.append(
                 {
                     "label": _name_at(axis, middle),
-                    "value": _plain(bar.get_width() if is_lying else bar.get_height()),
+                    "value": _plain(bar.get_width() if is_horizontal else bar.get_height()),
                     "group": _label(container, "_container", "Group"),
                 }
             )
-    return found, is_lying
+    return found, is_horizontal
 
 
 def _name_at(axis: Any, place: float) -> str:
@@ -201,7 +201,7 @@ def _boxes(axes: Any) -> tuple[list[dict[str, Any]], bool]:
         if (found := _box(axes, corners, lines)) is not None:
             (open_ones if hasattr(box, "get_xdata") else filled).append(found)
     boxes = filled or open_ones
-    return [box for box, _ in boxes], any(is_lying for _, is_lying in boxes)
+    return [box for box, _ in boxes], any(is_horizontal for _, is_horizontal in boxes)
 
 
 def _corners(artist: Any) -> tuple[list[Any], list[Any]] | None:
