@@ -17,7 +17,7 @@ from paddock.adapters.egress.config import EgressConfig
 from paddock.adapters.providers.docker.config import DockerConfig
 from paddock.adapters.providers.local.provider import LocalProvider
 from paddock.ports.provider import Provider
-from paddock.services.provider_templates import Kept, Told
+from paddock.services.provider_templates import Kept
 from paddock.services.team_images import TeamImages
 from paddock.testing.clock import ManualClock
 from paddock.wiring.shelf import Shelf
@@ -79,7 +79,11 @@ async def world() -> AsyncIterator[World]:
         async with disposable(provider=provider) as plane:
             local = opened[0]
             shelf = Shelf(local.templates, config, DockerConfig())
-            kept = Kept(shelf, local.prepare, Told(lambda *_: None))
+
+            async def is_built(name: str) -> bool:
+                return local.templates.built(local.templates.resolve(name)) is not None
+
+            kept = Kept(shelf, local.prepare, is_built)
             plane.services.providers.templates[local.name] = kept
             registry.hold.set()
             yield World(plane, kept, registry.by_address)

@@ -181,7 +181,6 @@ async def test_a_value_that_was_looked_up_before_a_change_is_not_what_a_gateway_
         ("tok\r\nContent-Length: 40\r\n\r\nGET /admin HTTP/1.1", "of more than one line"),
         ("tok-from-a-file\n", "of more than one line"),
         ("x" * 8193, "8193 characters, and 8192 is the most"),
-        ("", "it is empty"),
     ],
 )
 async def test_a_value_that_cannot_go_into_a_request_is_not_given_when_it_is_set_later(

@@ -20,7 +20,7 @@ async def test_a_template_is_added_built_with_its_progress_told_and_removed(tmp_
         assembled(settings, providers, auth=False) as plane,
     ):
         who, templates = plane.services.anyone, plane.services.templates
-        base = await templates.get(who, "", "base")
+        base = (await templates.get(who, "", "base")).template
         await templates.add(who, "", replace(base, name=name, setup=(f": {name}",)))
         try:
             steps = [step async for step in await templates.build(who, "local", name)]

@@ -203,7 +203,7 @@ async def test_bad_routes_say_what_is_wrong(made: World):
         ({}, "is no route"),
         ({"route": "Own"}, "is no route"),
         ({"route": "own"}, "is not a valid base URL"),
-        ({"route": "own", "base_url": "http://llm.example"}, "is not a valid base URL"),
+        ({"route": "own", "base_url": "ftp://llm.example"}, "is not a valid base URL"),
         ({"route": "openai", "hosts": ["evil.example"]}, "of its base URL alone"),
         ({"route": "openai", "spend_limit_usd": -1}, "is none"),
     ):

@@ -40,7 +40,7 @@ from paddock.services.once import fingerprint_of
 from paddock.services.providers import Providers
 from paddock.services.quotas import check_quota
 from paddock.services.sandbox_plan import forked, of_build, of_snapshot, planned
-from paddock.services.team_images import TeamImages
+from paddock.services.team_images import Prepare, TeamImages
 from paddock.services.template_builds import TemplateBuilds
 from paddock.services.wishes import Wish, bound
 
@@ -258,8 +258,8 @@ class Making:
 
     async def _there(self, record: SandboxRecord, principal: Principal) -> Made:
         provider, spec = self._providers.get(record.provider), await self._spec(record)
-        await self._builds.prepare(record, principal)
-        return record, spec, await self._ask(provider, record, spec)
+        build = partial(self._builds.prepare, record, principal)
+        return record, spec, await self._ask(provider, record, spec, build)
 
     async def wake(self, sandbox: SandboxRecord) -> None:
         """What was over when it fell asleep stays so; what was set meanwhile, it is given."""
@@ -280,10 +280,10 @@ class Making:
             raise
 
     async def _ask(
-        self, provider: Provider, record: SandboxRecord, spec: SandboxSpec
+        self, provider: Provider, record: SandboxRecord, spec: SandboxSpec, build: Prepare
     ) -> Observation:
         if not record.parent_id:
-            return await self.images.create(provider, record, spec)
+            return await self.images.create(provider, record, spec, build)
         source = await self._store.read(lambda tx: tx.sandboxes.get(ANY_TEAM, record.parent_id))
         if source is None or source.is_gone:
             raise Conflict(

@@ -88,8 +88,8 @@ class Kept:
     """The templates of one provider."""
 
     recipes: Recipes
-    prepare: Callable[[str], Awaitable[None]]
-    """Build a template unless it is built."""
+    prepare: Callable[[str, int | None], Awaitable[None]]
+    """Build a template unless it is built. An image has at most this many MiB."""
     is_built: Callable[[str], Awaitable[bool]] = _nothing_to_build
     """NotFound for a name that the provider does not know as a template."""
     pool: Pool | None = None

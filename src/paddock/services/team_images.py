@@ -2,6 +2,7 @@
 
 import logging
 from collections import defaultdict
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from paddock.domain.errors import PaddockError, QuotaExceeded, TooLarge
@@ -24,6 +25,10 @@ _NEW_S = 86400.0
 _AT_ONCE = 500
 
 
+Prepare = Callable[[int | None], Awaitable[None]]
+"""Build the template or fetch the image, which may have this many MiB."""
+
+
 class TeamImages:
     """The images of all teams."""
 
@@ -33,13 +38,15 @@ class TeamImages:
         self._providers = providers
 
     async def create(
-        self, provider: Provider, record: SandboxRecord, spec: SandboxSpec
+        self, provider: Provider, record: SandboxRecord, spec: SandboxSpec, prepare: Prepare
     ) -> Observation:
         """Create a sandbox. If it names an image, the image has to fit into the team's quota."""
         if not is_image(spec.template):
+            await prepare(None)
             return await provider.create(record.id, spec)
         room = await self._admit(record, spec.template)
         try:
+            await prepare(room)
             seen = await provider.create(record.id, replace(spec, image_mib=room))
         except TooLarge as error:
             if room is None:

@@ -16,6 +16,9 @@ from paddock.services.providers import Providers
 
 _LONGEST = 200
 
+_Place = tuple[str, str, int | None]
+"""Provider, template, and how many MiB an image may have: teams have different limits."""
+
 
 @dataclass(slots=True, eq=False)
 class _Build:
@@ -33,24 +36,27 @@ class TemplateBuilds:
         self._store = store
         self._clock = clock
         self._providers = providers
-        self._underway: dict[tuple[str, str], _Build] = {}
+        self._underway: dict[_Place, _Build] = {}
         self._ending: set[Work] = set()
 
     def is_underway(self, provider: str, name: str) -> bool:
-        return (provider, name) in self._underway
+        return (provider, name, None) in self._underway
 
     def follow(
         self, principal: Principal, provider: str, name: str, *, kept: Kept
     ) -> AsyncIterator[Step | None]:
         """The steps of the build, which is begun unless it is underway; see `Work.follow`."""
-        build = self._begun(principal, (provider, name), kept)
+        build = self._begun(principal, (provider, name, None), kept)
         build.is_wanted = True
         return build.work.follow()
 
-    async def prepare(self, sandbox: SandboxRecord, principal: Principal) -> None:
+    async def prepare(
+        self, sandbox: SandboxRecord, principal: Principal, most_mib: int | None
+    ) -> None:
         """Build the template of a new sandbox, and record the progress as events of the sandbox.
 
-        A provider's create() has a deadline that most builds exceed, and nobody could follow it.
+        Here, because create() has a shorter deadline and reports no progress. An image that is
+        larger than `most_mib` is not fetched.
         """
         kept = self._providers.templates.get(sandbox.provider)
         if sandbox.snapshot_id or sandbox.parent_id or not isinstance(kept, Kept):
@@ -60,7 +66,7 @@ class TemplateBuilds:
                 return
         except NotFound:
             return  # the provider says so itself, or knows an image of this name
-        place = (sandbox.provider, sandbox.template)
+        place = (sandbox.provider, sandbox.template, most_mib)
         build = self._begun(principal, place, kept)
         build.waiting += 1
         try:
@@ -78,14 +84,14 @@ class TemplateBuilds:
         for work in (*self._ending, *(each.work for each in self._underway.values())):
             await work.aclose()
 
-    def _begun(self, principal: Principal, place: tuple[str, str], kept: Kept) -> _Build:
+    def _begun(self, principal: Principal, place: _Place, kept: Kept) -> _Build:
         if (build := self._underway.get(place)) is None:
             work = Work(f"the build of {place[1]}")
             build = self._underway[place] = _Build(work)
             work.begin(self._build(principal, place, kept, build))
         return build
 
-    def _drop_unless_wanted(self, place: tuple[str, str], build: _Build) -> None:
+    def _drop_unless_wanted(self, place: _Place, build: _Build) -> None:
         """Nobody waits for it: it is cancelled, and nobody waits for that either."""
         if build.waiting or build.is_wanted or self._underway.get(place) is not build:
             return
@@ -105,13 +111,11 @@ class TemplateBuilds:
         event = Event(sandbox.team_id, kind, sandbox.id, now, data, principal.actor)
         await self._store.write(lambda tx: tx.events.append([event]))
 
-    async def _build(
-        self, principal: Principal, place: tuple[str, str], kept: Kept, build: _Build
-    ) -> None:
-        _, name = place
+    async def _build(self, principal: Principal, place: _Place, kept: Kept, build: _Build) -> None:
+        _, name, most_mib = place
         try:
             listen(build.work.hear)
-            await kept.prepare(name)
+            await kept.prepare(name, most_mib)
             now = self._clock.wall()
             await self._store.write(note_of(principal, name, EventKind.TEMPLATE_BUILT, now))
         finally:

@@ -146,7 +146,7 @@ class Templates:
     async def _check_not_own(self, principal: Principal, name: str) -> None:
         if await self._own(principal, name) is not None:
             raise Conflict(
-                f"your team has built its own template {name} with E2B's SDK",
+                f"your team has built its own template {name} from code",
                 remediation=f"build it again from its code, choose another name, or remove it: "
                 f"`paddock template rm {name}`",
             )

@@ -131,12 +131,12 @@ class Opener:
         place = self._settings.agents_dir
         return place if self._warm or place.is_dir() else None
 
-    async def prepare(self, bare: Provider, template: str) -> None:
+    async def prepare(self, bare: Provider, template: str, image_mib: int | None = None) -> None:
         """Building a template takes minutes, more than create() is given; so it is done before."""
         from paddock.adapters.providers.local.provider import LocalProvider
 
         if isinstance(bare, LocalProvider):
-            await bare.prepare(template)
+            await bare.prepare(template, image_mib)
         elif self._stock is not None:
             # What nobody knows by this name may be an image that the engine does.
             with suppress(NotFound):

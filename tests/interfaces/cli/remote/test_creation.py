@@ -48,6 +48,7 @@ async def test_the_first_run_shows_how_the_template_is_built(plane, cli):
     assert "… running the set-up commands\n… set-up: sleep 1.5\n" in done.stderr.decode()
     again = await asyncio.to_thread(cli, "run", "--template", "shown", "--", "echo", "hi")
     assert (again.stdout, again.stderr) == (b"hi\n", b"")
+    assert (await plane.admin.delete("/v1/templates/shown")).status == 204
 
 
 async def test_an_interrupted_create_says_what_remains_and_rm_cancels_it_at_once(plane, cli):

@@ -198,9 +198,9 @@ class LocalProvider:
         plan = self._parts.plan_setup(lower, seed)
         return await run_setup(self._life, plan, commands, self._progress, OPEN)
 
-    async def prepare(self, template: str) -> None:
+    async def prepare(self, template: str, image_mib: int | None = None) -> None:
         """Build a template unless it is built: it may take minutes, which no create has."""
-        await self._plan(SandboxSpec(template=template))
+        await self._plan(SandboxSpec(template=template, image_mib=image_mib))
 
     async def keep_warm(self, template: str, size: int) -> None:
         """Keep this many sandboxes of a template ready; changes take effect at once."""
