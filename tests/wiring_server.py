@@ -124,7 +124,8 @@ async def server(
     data = place / "data"
     try:
         furnish(data, "base")
-        await furnish_database(data)
+        if not settings.get("server__database"):
+            await furnish_database(data)
         async with aiohttp.ClientSession() as session:
             made = Server(data, session, port, **settings)
             made.under = under

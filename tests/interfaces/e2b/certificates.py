@@ -55,19 +55,33 @@ def leading_here() -> Iterator[str]:
     loop = asyncio.new_event_loop()
 
     async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            while data := await reader.read(65536):
-                writer.write(data)
-                await writer.drain()
-        writer.close()
+        try:
+            with suppress(OSError):
+                while data := await reader.read(65536):
+                    writer.write(data)
+                    await writer.drain()
+        finally:
+            writer.close()
 
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, asyncio.IncompleteReadError):
-            head = await reader.readuntil(b"\r\n\r\n")
-            port = int(head.split()[1].rpartition(b":")[2])
-            there, back = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
-            await asyncio.gather(pass_on(reader, back), pass_on(there, writer))
+        try:
+            with suppress(OSError, asyncio.IncompleteReadError):
+                head = await reader.readuntil(b"\r\n\r\n")
+                port = int(head.split()[1].rpartition(b":")[2])
+                there, back = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+                await asyncio.gather(pass_on(reader, back), pass_on(there, writer))
+        finally:
+            writer.close()
+
+    async def end() -> None:
+        """Close every connection: one that is left open warns later, in another test."""
+        server.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.sleep(0)  # sockets are closed in the next round of the loop
 
     server = loop.run_until_complete(asyncio.start_server(connect, "127.0.0.1", 0))
     port = server.sockets[0].getsockname()[1]
@@ -76,10 +90,7 @@ def leading_here() -> Iterator[str]:
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
+        asyncio.run_coroutine_threadsafe(end(), loop).result(10)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
-        server.close()
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-        loop.run_until_complete(asyncio.sleep(0.05))
         loop.close()

@@ -43,7 +43,12 @@ class ErrorDetail(Shape):
 
 
 class ErrorBody(Shape):
-    """The body of every answer that is an error."""
+    """The body of every answer that is an error.
+
+    Other fields may follow: a request that is refused before its API is known has E2B's too.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
 
     error: ErrorDetail
 
