@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import signal
+import time
 from collections import Counter
 from dataclasses import dataclass
 
@@ -156,14 +157,15 @@ async def one_that_runs(made: Server, tasks: list[dict]) -> dict:
 
 async def finish(made: Server, task_id: str) -> None:
     """In the sandbox that it has then: the one before may just have been killed, or lost."""
-    async with asyncio.timeout(120):
-        while True:
-            now = await insist(made, "GET", f"/v1/tasks/{task_id}")
-            body = {"cmd": ["touch", "finish"], "cwd": now["directory"]}
-            path = f"/v1/sandboxes/{now['sandbox_id']}/exec"
-            if now["directory"] and (await made.admin.post(path, body)).status == 200:
-                return
-            await asyncio.sleep(0.2)
+    until = time.monotonic() + 120
+    while True:
+        now = await insist(made, "GET", f"/v1/tasks/{task_id}")
+        body = {"cmd": ["touch", "finish"], "cwd": now["directory"]}
+        ran = await made.admin.post(f"/v1/sandboxes/{now['sandbox_id']}/exec", body)
+        if now["directory"] and ran.status == 200:
+            return
+        assert time.monotonic() < until, (now, ran.body, made.log()[-3000:])
+        await asyncio.sleep(0.2)
 
 
 async def over(made: Server, task_id: str) -> dict:
