@@ -36,6 +36,15 @@ IMAGE = Image.of(
 )
 
 
+WITHOUT_PROC = Image.of(
+    [
+        member("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n", mode=0o644),
+        member("proc", b"not a directory", mode=0o644),
+        member("srv/large", os.urandom(8 << 20), mode=0o644),
+    ]
+)
+
+
 @dataclass
 class World:
     plane: Plane
@@ -63,11 +72,12 @@ class World:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     config, opened = local_config(), []
+    image = getattr(request, "param", IMAGE)
     with (
         tempfile.TemporaryDirectory() as place,
-        image_registry.registry(Path(place), IMAGE) as registry,
+        image_registry.registry(Path(place), image) as registry,
     ):
         where = f"127.0.0.1:{registry.port}"
         egress = EgressConfig(registries=(where,), certificates=str(registry.certificate))
@@ -126,3 +136,12 @@ async def test_an_image_that_nobody_uses_is_removed_after_a_week(world: World) -
     await TeamImages(services.store, again, services.providers).look()
     assert await world.kept.recipes.image_bytes(world.reference) is None
     assert await world.used("one") == 0
+
+
+@pytest.mark.parametrize("world", [WITHOUT_PROC], indirect=True)
+async def test_an_image_counts_also_when_no_sandbox_can_be_created_of_it(world: World) -> None:
+    """Otherwise images that do not start fill the disk, and no quota says so."""
+    team = await world.limited("one", DISK + 100)
+    refused = await world.create(team)
+    assert refused.status >= 400, refused.body
+    assert await world.used("one") >= 8

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
@@ -114,7 +114,11 @@ class Making:
 
     async def resume_making(self, record: SandboxRecord, principal: Principal) -> SandboxRecord:
         """Go on with a creation that a restart interrupted."""
-        return await self._follow(record, principal)
+        if (task := self._underway.get(record.id)) is not None:
+            return await begun.awaited(task, record, PATIENT)
+        return await begun.awaited(
+            self._begun(record, principal, None), record, Patience(wait_s=None)
+        )
 
     def is_making(self, sandbox_id: str) -> bool:
         return sandbox_id in self._underway
@@ -192,11 +196,19 @@ class Making:
             tx.audit.append([self._changes.entry(principal, record, action, detail)])
             return made
 
-        with self._admission.reserved() if self._admission else nullcontext():
+        with ExitStack() as stack:
+            if self._admission is not None:
+                stack.enter_context(self._admission.reserved())
             entered = await self._store.write(enter)
             if entered.state is not SandboxState.CREATING:
                 return entered
-            return await self._follow(entered, principal, patience, route)
+            task = self._underway.get(entered.id)
+            if task is not None:
+                return await begun.awaited(task, entered, patience)
+            task = self._begun(entered, principal, route)
+            # The caller may leave before the creation ends.
+            task.add_done_callback(partial(_release, stack.pop_all()))
+        return await begun.awaited(task, entered, replace(patience, wait_s=None))
 
     async def _route(self, principal: Principal, record: SandboxRecord, wish: Wish) -> Route:
         def replan(at: SandboxRecord) -> SandboxRecord:
@@ -205,20 +217,13 @@ class Making:
 
         return await self.fallback.route(bound(wish, record.parent_id), replan)
 
-    async def _follow(
-        self,
-        record: SandboxRecord,
-        principal: Principal,
-        patience: Patience = PATIENT,
-        route: Route | None = None,
-    ) -> SandboxRecord:
-        task = self._underway.get(record.id)
-        if task is not None:
-            return await begun.awaited(task, record, patience)
+    def _begun(
+        self, record: SandboxRecord, principal: Principal, route: Route | None
+    ) -> asyncio.Task[SandboxRecord]:
         task = asyncio.create_task(self._make(record, principal, route), name=f"make {record.id}")
         self._underway[record.id] = task
         task.add_done_callback(self._ended)
-        return await begun.awaited(task, record, replace(patience, wait_s=None))
+        return task
 
     def _ended(self, task: asyncio.Task[SandboxRecord]) -> None:
         self._underway = {key: each for key, each in self._underway.items() if each is not task}
@@ -261,9 +266,10 @@ class Making:
         build = partial(self._builds.prepare, record, principal)
         return record, spec, await self._ask(provider, record, spec, build)
 
-    async def wake(self, sandbox: SandboxRecord) -> None:
-        """What was over when it fell asleep stays so; what was set meanwhile, it is given."""
-        for first in (*self.wakings, self.configure, *self.starts):
+    async def wake(self, sandbox: SandboxRecord, *, is_boot: bool) -> None:
+        """What was over when it fell asleep stays so; what was set meanwhile, it is given. Start
+        commands run after a boot only: a resumed sandbox still has their processes."""
+        for first in (*self.wakings, self.configure, *(self.starts if is_boot else ())):
             await first(sandbox)
 
     async def begin(self, provider: Provider, record: SandboxRecord, seen: Observation) -> None:
@@ -275,8 +281,8 @@ class Making:
                 await self.configure(running)
             for start in self.starts:
                 await start(running)
-        except PaddockError:
-            await provider.destroy(seen.ref)
+        except BaseException:  # also when the creation is cancelled
+            await asyncio.shield(provider.destroy(seen.ref))
             raise
 
     async def _ask(
@@ -347,6 +353,10 @@ class Making:
 
         await self._store.write(undo)
         self._changes.forget(record.id)
+
+
+def _release(reserved: ExitStack, _task: asyncio.Task[SandboxRecord]) -> None:
+    reserved.close()
 
 
 async def _nothing_to_configure(_sandbox: SandboxRecord) -> None:

@@ -244,7 +244,7 @@ class Sandboxes(Questions):
             provider = self._providers.get(sandbox.provider)
             if target is not SandboxState.RUNNING:
                 await self._guests.forget(sandbox.id)
-            fence = self._making.networks.policy(sandbox)
+            fence, is_boot = self._making.networks.policy(sandbox), sandbox.state in _ASLEEP
             await self._ask(principal, provider, sandbox, verb)
             reason, detail = why
             sandbox = await self._changes.apply(
@@ -257,7 +257,7 @@ class Sandboxes(Questions):
             )
             if target is SandboxState.RUNNING:  # what was set while it slept
                 await fit(self._making.networks, sandbox, fence)
-                await self._making.wake(sandbox)
+                await self._making.wake(sandbox, is_boot=is_boot)
             return sandbox
 
     async def _ask(
@@ -334,7 +334,7 @@ class Sandboxes(Questions):
         return ""
 
     async def _check_breaks_off(self, principal: Principal, name: str) -> None:
-        sandbox = await self.get(principal, name)
+        sandbox = await self._changes.find(principal.team_id, name)
         for guard in self.stop_guards if sandbox.state is SandboxState.RUNNING else ():
             if work := await guard(sandbox):
                 raise Conflict(

@@ -21,7 +21,7 @@ from paddock.domain.records import SandboxRecord, alive, check_name, taken
 from paddock.domain.sandbox import Resources, SandboxState
 from paddock.domain.task import TASK_PREFIX, TaskRecord
 from paddock.domain.task_wish import TaskWish, Workspace, checked
-from paddock.domain.team import Principal
+from paddock.domain.team import Principal, Scope
 from paddock.guest_client.files import FileKind
 from paddock.ports.clock import Clock
 from paddock.ports.provider import SandboxSpec
@@ -132,8 +132,11 @@ class TaskPlans:
 
     async def _provider_template(self, principal: Principal, template: str) -> str:
         """The template that the provider has to know; empty for one that the team has built."""
-        build = await self._store.read(lambda tx: ready_build(tx, principal.team_id, template))
-        return template or DEFAULT_TEMPLATE if build is None else ""
+        if template and Scope.TEMPLATES_READ in principal.scopes:
+            named = (principal.team_id, template)
+            if await self._store.read(lambda tx: ready_build(tx, *named)) is not None:
+                return ""
+        return template or DEFAULT_TEMPLATE
 
     async def _check_directory(
         self, principal: Principal, sandbox: SandboxRecord, directory: str

@@ -1,11 +1,12 @@
 """Images that members name: counted against the team's disk quota, and removed when unused."""
 
+import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from paddock.domain.errors import PaddockError, QuotaExceeded, TooLarge
+from paddock.domain.errors import QuotaExceeded, TooLarge
 from paddock.domain.quota import MIB, QuotaName, Usage
 from paddock.domain.records import SandboxRecord
 from paddock.domain.template import image_name, is_image
@@ -48,19 +49,21 @@ class TeamImages:
         try:
             await prepare(room)
             seen = await provider.create(record.id, replace(spec, image_mib=room))
-        except TooLarge as error:
-            if room is None:
+        except BaseException as error:
+            # It may be on the disk although no sandbox was created.
+            await asyncio.shield(self._count(record, spec.template, is_checked=False))
+            if room is None or not isinstance(error, TooLarge):
                 raise
             raise QuotaExceeded(
-                f"the image {spec.template} does not fit into the team's quota disk_mib, which has "
-                f"{room} MiB left",
+                f"{error.message}; the team's quota disk_mib has {room} MiB left",
                 remediation="delete what you do not need, or ask an operator to raise the limit "
                 "with `paddock team quota set`",
             ) from error
         try:
             await self._count(record, spec.template)
-        except PaddockError:
-            await provider.destroy(seen.ref)
+        except BaseException:
+            await asyncio.shield(self._count(record, spec.template, is_checked=False))
+            await asyncio.shield(provider.destroy(seen.ref))
             raise
         return seen
 
@@ -83,8 +86,11 @@ class TeamImages:
 
         return await self._store.read(room)
 
-    async def _count(self, record: SandboxRecord, reference: str) -> bool:
-        """Count the image as used by the team. Return whether its size is known."""
+    async def _count(
+        self, record: SandboxRecord, reference: str, *, is_checked: bool = True
+    ) -> bool:
+        """Count the image as used by the team. Return whether its size is known. QuotaExceeded if
+        it does not fit, unless it counts without a check."""
         kept = self._providers.templates.get(record.provider)
         size = await kept.recipes.image_bytes(reference) if isinstance(kept, Kept) else None
         if size is None:
@@ -95,7 +101,7 @@ class TeamImages:
         def write(tx: Transaction) -> None:
             earlier = tx.team_images.get(*place)
             more = size - (earlier.size_bytes if earlier else 0)
-            if more > 0:
+            if more > 0 and is_checked:
                 check_quota(tx, record.team_id, Usage(disk_mib=more / MIB))
             tx.team_images.put(image)
 

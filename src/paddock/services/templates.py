@@ -71,6 +71,10 @@ class Templates:
         principal.require(Scope.TEMPLATES_READ)
         if (own := await self._own(principal, name)) is not None:
             return own
+        return await self.described(provider, name)
+
+    async def described(self, provider: str, name: str) -> Listed:
+        """A template of the installation, for a caller who may change it."""
         kept = self._kept(provider)[1]
         return await _listed(kept, await self._recipe(kept, name))
 
@@ -106,7 +110,7 @@ class Templates:
     async def remove(self, principal: Principal, provider: str, name: str) -> None:
         """By its name, or only a build of it by its digest. Conflict while something uses it. One
         of the team's own goes with all its builds; anybody of the team may remove it."""
-        if await self._teams.is_taken(principal, name):
+        if await self._is_meant_own(principal, provider, name):
             await self._teams.delete(principal, name)
             return
         _check(principal)
@@ -142,6 +146,18 @@ class Templates:
         if not await self._teams.is_taken(principal, name):
             return None
         return of_family(await self._teams.family(principal, name))
+
+    async def _is_meant_own(self, principal: Principal, provider: str, name: str) -> bool:
+        """Builds of the team that are not ready hide no template of the installation."""
+        if not await self._teams.is_taken(principal, name):
+            return False
+        if await self._own(principal, name) is not None:
+            return True
+        try:
+            await self.described(provider, name)
+        except (NotFound, Unsupported):
+            return True
+        return False
 
     async def _check_not_own(self, principal: Principal, name: str) -> None:
         if await self._own(principal, name) is not None:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from paddock.domain.errors import PaddockError
+from paddock.domain.errors import PaddockError, Unauthenticated
 from paddock.domain.ids import new_id
 
 MAX_BODY = 10 << 20
@@ -92,10 +92,14 @@ class Envelope:
         """Authenticate here: FastAPI reads the body before it runs dependencies."""
         try:
             await self._authenticate(HTTPConnection(scope))
-        except PaddockError as error:
+        except Unauthenticated as error:
             most = MAX_UNAUTHENTICATED >> 10
             said = f"{error.message}; without valid credentials a body has at most {most} KiB"
             raise _refusal(401, said) from error
+        except PaddockError as error:
+            from paddock.interfaces.api.errors import status_of
+
+            raise _refusal(status_of(error), error.message) from error
         mark_authenticated(scope)
 
 

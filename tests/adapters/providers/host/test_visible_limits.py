@@ -28,6 +28,12 @@ def test_a_sandbox_has_as_many_cpus_as_its_limit_and_they_take_turns(cpus, chose
     assert found == chosen
 
 
+def test_sandboxes_of_different_sizes_share_all_cpus():
+    turns, usable = count(), tuple(range(8))
+    chosen = [visible_limits.choose_cpus(cpus, usable, turns) for cpus in (1, 4, 1, 4)]
+    assert chosen == [(0,), (1, 2, 3, 4), (5,), (0, 1, 6, 7)]
+
+
 def test_only_cpus_that_can_be_used_are_chosen():
     turns = count()
     assert {visible_limits.choose_cpus(1, (2, 5), turns) for _ in range(4)} == {(2,), (5,)}

@@ -27,12 +27,12 @@ _NOTHING = ("Buffers", "Cached", "SwapCached", "SwapTotal", "SwapFree", "Shmem",
 
 
 def choose_cpus(cpus: float, usable: Sequence[int], turns: Iterator[int]) -> tuple[int, ...]:
-    """Return as many CPUs as the limit needs. Each turn begins where the one before ended."""
+    """Return as many CPUs as the limit needs, from where the sandbox before ended. Each CPU that is
+    given takes one of `turns`."""
     count = max(1, math.ceil(cpus))
     if count >= len(usable):
         return tuple(usable)
-    first = next(turns) * count
-    return tuple(sorted(usable[(first + number) % len(usable)] for number in range(count)))
+    return tuple(sorted(usable[next(turns) % len(usable)] for _ in range(count)))
 
 
 def usable_cpus() -> tuple[int, ...]:

@@ -123,7 +123,7 @@ async def add(
     """Add a template, or replace the one of that name. It is built on first use, or by `/build`.
     For the team that runs the installation."""
     added = await given.templates.add(who, provider, wanted.read())
-    return _listed(await given.templates.get(who, provider, added.name))
+    return _listed(await given.templates.described(provider, added.name))
 
 
 @router.patch("/{template}")
@@ -133,7 +133,7 @@ async def change(
     """Change what snapshots of its sandboxes leave out from now on. Nothing is built anew, and
     snapshots that are there stay as they are. For the team that runs the installation."""
     await given.templates.set_ignore(who, provider, template, wanted.snapshot_ignore)
-    return _listed(await given.templates.get(who, provider, template))
+    return _listed(await given.templates.described(provider, template))
 
 
 @router.delete("/{template}", status_code=204)
