@@ -78,7 +78,7 @@ async def test_a_sandbox_is_not_stopped_while_a_task_is_at_work_in_it(working):
     task = await working.until(begun, lambda now: now.state is S.RUNNING)
     refused = await working.plane.admin.post(f"/v1/sandboxes/{task.sandbox_id}/stop")
     assert (refused.status, refused.error["code"]) == (409, "conflict"), refused.body
-    assert f"task {task.id} is at work" in refused.error["message"]
+    assert f"task {task.id} runs in sandbox" in refused.error["message"]
     assert "paddock task cancel" in refused.error["remediation"]
     await working.plane.admin.post(f"/v1/tasks/{task.id}/cancel")
     await working.ended(task)
