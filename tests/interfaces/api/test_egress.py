@@ -344,8 +344,8 @@ async def test_rules_that_come_with_paddock_are_not_dropped_from_a_preset_in_sil
     shipped = (await plane.admin.get(path))["rules"]
     changed = await plane.admin.call("PUT", path, {"rules": [*shipped[1:], "own.example"]})
     (warning,) = changed["warnings"]
-    assert f"without 1 rules that come with Paddock: {shipped[0]};" in warning
-    assert "`paddock egress rm --preset development` brings them back" in warning
+    assert f"omits 1 built-in rules: {shipped[0]};" in warning
+    assert "`paddock egress rm --preset development` restores them" in warning
     assert (await plane.admin.get(path))["warnings"] == [warning]
     await plane.admin.delete(path)
     assert (await plane.admin.get(path))["warnings"] == []
