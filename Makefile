@@ -27,11 +27,11 @@ quick: ## fast tests, and those of changed modules; no root, no system packages 
 	$(call ready,python)
 	@$(TESTS) quick $(ARGS)
 
-test: ## everything a change can break (13 min on two cores; target 10)
+test: ## everything a change can break (14 min on two cores; target 10)
 	$(call ready,test)
 	@scripts/as-root.sh $(TESTS) test $(ARGS)
 
-test-slow: ## complete engines, real agents, crashes (13 min on two cores; target 10)
+test-slow: ## complete engines, real agents, crashes (15 min on two cores; target 10)
 	$(call ready,test)
 	@scripts/as-root.sh $(TESTS) slow $(ARGS)
 
@@ -39,7 +39,7 @@ soak: ## chaos, every fault step, Podman, random examples (an hour or more; not 
 	$(call ready,soak)
 	@PADDOCK_TEST_RANDOM=1 scripts/as-root.sh $(TESTS) soak $(ARGS)
 
-check: format lint types imports test $(if $(CI_SHORT),,test-slow) ## what CI runs (27 min on two cores; target 25); CI_SHORT=1 skips test-slow
+check: format lint types imports test $(if $(CI_SHORT),,test-slow) ## what CI runs (30 min on two cores; target 25); CI_SHORT=1 skips test-slow
 	@$(if $(CI_SHORT),,$(BIN)/python scripts/capabilities.py --check)
 
 format: ## is everything formatted?
