@@ -196,6 +196,16 @@ class Making:
             tx.audit.append([self._changes.entry(principal, record, action, detail)])
             return made
 
+        return await self._admitted(enter, principal, patience, route)
+
+    async def _admitted(
+        self,
+        enter: Callable[[Transaction], SandboxRecord],
+        principal: Principal,
+        patience: Patience,
+        route: Route,
+    ) -> SandboxRecord:
+        """Reserve memory, write the record and wait for the creation as long as the caller does."""
         with ExitStack() as stack:
             if self._admission is not None:
                 stack.enter_context(self._admission.reserved())

@@ -153,9 +153,7 @@ async def assembled(
         stack.push_async_callback(parts.agents.aclose)
         await stack.enter_async_context(parts.metrics.watching())
         await stack.enter_async_context(parts.guests)
-        # Closed after `making`: a creation that waits for a build must be left to the next start,
-        # not fail with the build.
-        stack.push_async_callback(parts.builds.aclose)
+        stack.push_async_callback(parts.builds.aclose)  # after `making`, which waits for builds
         stack.push_async_callback(parts.making.aclose)
         await stack.enter_async_context(parts.events)
         parts.anyone = None if auth else await anyone(store)
@@ -166,9 +164,8 @@ async def assembled(
         theirs = e2b_of(parts, previews, access.stays, key=secret, settings=settings)
         services = parts.services(settings, access, theirs)
         await services.quotas.set_defaults(settings.quotas.limits)
-        closing = (services.previews, theirs.builds, services.purges)
-        for part in (*closing, services.commands.log):
-            stack.push_async_callback(part.aclose)
+        for each in (services.previews, theirs.builds, services.purges, services.commands.log):
+            stack.push_async_callback(each.aclose)
         await _take_up(services, rounds)
         await stack.enter_async_context(services.purges.watching())
         yield Plane(with_traces(services, trace), rounds)
