@@ -62,7 +62,9 @@ async def test_an_agent_that_used_up_its_budget_and_is_done_waits_for_nobody(dat
         steps = ({"say": "a"}, USAGE, {"sleep": 0.5})
         done = await working.done(*steps, budget=Budget(tokens=100))
         assert (done.state, done.used.tokens) == (S.COMPLETED, 120)
-        more = await waiting(working, *steps, {"say": "b"}, budget=Budget(tokens=100))
+        # It stays at work: one that ended together with "b" would need no answer either.
+        busy = (*steps, {"say": "b"}, {"await": 1})
+        more = await waiting(working, *busy, budget=Budget(tokens=100))
         assert more.waits_rule == "budget_gone"
         await answer(working, more, State.DENIED)
         assert (await working.ended(more)).reason is Reason.BUDGET
