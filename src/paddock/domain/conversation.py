@@ -116,7 +116,7 @@ class Conversation:
     exit_code: int | None = None
     has_ended: bool = False
     has_used_tool: bool = False
-    """Whoever does the work has called a tool or edited a file, in this run or before."""
+    """Whether the agent has called a tool or edited a file, in this run or an earlier one."""
     is_lost: bool = False
     """Its run ended because the machine or the guest under it did."""
     stage: Stage = Stage.WORK

@@ -126,7 +126,7 @@ class Result:
     commit: str = ""
     """What the agent made, as a commit off all branches; its parent is the checkpoint."""
     warnings: tuple[str, ...] = ()
-    """What a reader should doubt although the task was completed."""
+    """Reasons not to trust the result: no evidence of work, or a skipped review."""
     unseen: str = ""
     """Why it is not known what the agent changed, or not all of it, where that is so."""
     seconds: float = 0.0

@@ -215,7 +215,7 @@ def _finding(said: object) -> Finding:
 def after_validation(
     wish: TaskWish, reviews: Sequence[Reviewed], left: Left, *, resumes: bool
 ) -> Next:
-    """What follows in the mode validate. Any verdict completes the task, none fails it."""
+    """Return the next step in mode validate. Any verdict completes the task; none fails it."""
     if reviews[-1].opinion is not Opinion.UNKNOWN:
         return Next(Step.COMPLETE)
     why = "the agent gave no verdict that can be read"

@@ -23,7 +23,7 @@ def warnings_of(task: TaskRecord, result: Result) -> tuple[str, ...]:
 
 
 def _is_proven(task: TaskRecord, result: Result) -> bool:
-    """Approved reviews count: somebody has looked."""
+    """An approved review counts as evidence."""
     return (
         bool(result.files or result.unseen)
         or task.conversation.has_used_tool

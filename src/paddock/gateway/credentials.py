@@ -40,7 +40,7 @@ class Credentials:
 
     @classmethod
     def of(cls, told: Iterable[Credential]) -> "Credentials":
-        # Where a route leads is told by the route, never by the host that a program names.
+        # The route alone determines the host, never the name that a program sends.
         bound = (Bound(e, () if e.plain else tuple(map(host_rule, e.hosts))) for e in told)
         return cls(tuple(bound))
 

@@ -145,7 +145,7 @@ class Journal:
             self._end(key.sandbox)
 
     def explain(self, key: Key, why: str) -> Key:
-        """Restate a connection that was told of, with why it did not come about."""
+        """Replace a recorded connection by one with the reason of its failure."""
         self.take_back(key)
         restated = replace(key, why=why)
         self.add(restated, connections=1)

@@ -1,4 +1,4 @@
-"""A connection as far as it may have to wait: for somebody's answer, or for the client."""
+"""A connection that waits for an approval or for data of the client."""
 
 import asyncio
 from collections.abc import Callable

@@ -62,7 +62,7 @@ class Call:
         return self.state.account(_basic_user(self.exchange.headers.get("authorization", "")))
 
     def file_accounts(self, account: Account) -> tuple[Account, ...]:
-        """With whose rights files are used, in the order in which they are tried."""
+        """Accounts whose rights are tried for file access, in order."""
         if self.exchange.headers.get(FILES_AS_ROOT) != "true" or os.geteuid() != 0:
             return (account,)
         return account, replace(account, as_root=True)

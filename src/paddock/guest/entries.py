@@ -163,7 +163,7 @@ def _basic(accounts: Accounts, status: os.stat_result, path: bytes) -> Message:
 
 
 def _size(status: os.stat_result) -> int:
-    """Of a directory in whole blocks, as ext4 has it: on btrfs an empty one has no size."""
+    """Return a directory's size in whole blocks, as on ext4. On btrfs an empty one has size 0."""
     if not stat.S_ISDIR(status.st_mode):
         return status.st_size
     return max(1, -(-status.st_size // _BLOCK)) * _BLOCK

@@ -96,7 +96,7 @@ class Upload:
         self._created = False
 
     def _attempt(self, act: Callable[[], None]) -> None:
-        """With the rights of the first account that may, which are used from then on."""
+        """Open with the rights of the first account that may. Later calls use the same account."""
 
         def act_as(account: Account) -> None:
             self._account = account

@@ -192,7 +192,7 @@ class Health:
 
 @runtime_checkable
 class SpecCheck(Protocol):
-    """What some providers can do beside the port."""
+    """Optional ability: validate a spec without creating a sandbox."""
 
     def check_spec(self, spec: SandboxSpec) -> None:
         """Raise what create() would for a template that is not there, or for more resources than

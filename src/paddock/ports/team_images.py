@@ -17,7 +17,7 @@ class TeamImage:
 
 
 class TeamImages(Protocol):
-    """One row for each team, provider and reference."""
+    """An image that a team uses, counted once per team, provider and reference."""
 
     def get(self, team_id: str, provider: str, reference: str) -> TeamImage | None: ...
 

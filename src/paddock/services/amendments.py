@@ -14,7 +14,7 @@ _WITH_A_CLOCK = frozenset({SandboxState.CREATING, SandboxState.RUNNING, SandboxS
 
 @dataclass(frozen=True, slots=True)
 class Amendment:
-    """What shall be different about a sandbox; None leaves it as it is."""
+    """Changes to a sandbox. None leaves a field unchanged."""
 
     name: str | None = None
     labels: Mapping[str, str] | None = None

@@ -25,7 +25,7 @@ PATIENT = Patience()
 async def awaited(
     making: asyncio.Task[SandboxRecord], record: SandboxRecord, patience: Patience
 ) -> SandboxRecord:
-    """What the creation leads to. Conflict when it was cancelled."""
+    """Return the sandbox. Conflict if the creation was cancelled."""
     limits = [each for each in (patience.wait_s, patience.answer_after_s) if each is not None]
     done, _ = await asyncio.wait({making}, timeout=min(limits, default=None))
     if making.cancelled():

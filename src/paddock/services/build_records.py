@@ -22,7 +22,7 @@ def read_family(tx: Transaction, team_id: str, name: str) -> Family:
 
 
 def without_oldest(builds: Mapping[str, Build]) -> Mapping[str, Build]:
-    """Drop the oldest of many builds that are not ready: nobody can make a sandbox of them."""
+    """Drop the oldest builds that are not ready."""
     unready = [each for each in builds.values() if each.state is not BuildState.READY]
     oldest = sorted(unready, key=lambda each: each.created_at)[:-_MOST_UNREADY]
     dropped = {each.id for each in oldest}

@@ -1,4 +1,4 @@
-"""What starts with a sandbox of one of the team's own templates: user, directory and command."""
+"""Apply user, directory and start command of a team's template to a new sandbox."""
 
 import asyncio
 from collections.abc import Sequence

@@ -124,7 +124,7 @@ class Making:
         return sandbox_id in self._underway
 
     async def cancel(self, record: SandboxRecord, principal: Principal, why: str) -> None:
-        """Undo what this process has made of it so far. Whoever waits for it gets a Conflict."""
+        """Cancel the creation in this process and undo it. Waiting callers get Conflict."""
         if (task := self._underway.get(record.id)) is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -142,8 +142,8 @@ class Making:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _resolved(self, principal: Principal, wish: Wish) -> Wish:
-        """A name of the team's own template means its snapshot; it goes before the installation's
-        of the same name."""
+        """Replace the name of a team's template by its snapshot. A team's template takes precedence
+        over one of the installation."""
         if not wish.template or wish.snapshot or Scope.TEMPLATES_READ not in principal.scopes:
             return wish
         named = (principal.team_id, wish.template)
@@ -238,7 +238,7 @@ class Making:
     def _ended(self, task: asyncio.Task[SandboxRecord]) -> None:
         self._underway = {key: each for key, each in self._underway.items() if each is not task}
         if not task.cancelled():
-            task.exception()  # it was logged; whoever waited may be gone
+            task.exception()  # it was logged; the caller may be gone
 
     async def _make(
         self, record: SandboxRecord, principal: Principal, route: Route | None
@@ -283,8 +283,7 @@ class Making:
             await first(sandbox)
 
     async def begin(self, provider: Provider, record: SandboxRecord, seen: Observation) -> None:
-        """One that cannot have its app's configuration, or what its template starts, is not
-        made."""
+        """Destroy the sandbox if its app configuration or its start command fails."""
         running = replace(record, state=SandboxState.RUNNING, ref=seen.ref.id)
         try:
             if self.concerns(record):

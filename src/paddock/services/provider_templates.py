@@ -1,4 +1,4 @@
-"""What a provider that keeps its own templates has beside the port."""
+"""Templates of a provider: recipes, builds and the warm pool."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
@@ -10,11 +10,11 @@ from paddock.domain.template import Removed, Template
 from paddock.services.following import Step
 
 Progress = Callable[[str, float | None], None]
-"""What is being done, and how much of it: 0 to 1, or None where nobody knows."""
+"""Report a step and its progress from 0 to 1; None if the progress is unknown."""
 
 
 class Recipes(Protocol):
-    """What a provider that keeps templates has beside the port."""
+    """Optional ability: a provider that keeps templates."""
 
     @property
     def recipe(self) -> Callable[[str], Template]:
@@ -31,7 +31,7 @@ class Recipes(Protocol):
         ...
 
     async def prune(self, *, everything: bool) -> Sequence[Removed]:
-        """The builds that nobody needs; unless everything may go, those of recipes stay."""
+        """Remove unused builds; those of recipes only with `everything`."""
         ...
 
     async def image_bytes(self, reference: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Ends what nobody uses: at its deadline, or when no work is seen in it any more."""
+"""Ends sandboxes at their deadline or after their idle timeout."""
 
 import asyncio
 import logging

@@ -77,7 +77,7 @@ def of_build(wish: Wish, build: Build) -> Wish:
 def of_snapshot(
     principal: Principal, record: SandboxRecord, wish: Wish, found: SnapshotRecord
 ) -> SandboxRecord:
-    """The planned sandbox with what the snapshot brings along."""
+    """Return the planned sandbox with the snapshot's settings."""
     check_evidence(found.quarantine, found.name, principal)
     if wish.provider and wish.provider != found.provider:
         raise InvalidRequest(

@@ -75,7 +75,7 @@ class Sandboxes(Questions):
         self._activity = activity
         self.holds: list[Hold] = []
         self.stop_guards: list[Hold] = []
-        """What a stop that somebody asks for would break off, in words."""
+        """Each returns the work that a user's stop would interrupt; empty if none."""
         self.farewells: list[Farewell] = []
 
     async def create(
@@ -135,8 +135,8 @@ class Sandboxes(Questions):
         *,
         only_if: Callable[[SandboxRecord], bool] | None = None,
     ) -> SandboxRecord:
-        """`only_if` is asked when nobody else is at it any more. Conflict when a person would
-        break off a task."""
+        """`only_if` is checked under the sandbox's lock. Conflict if a user would interrupt a
+        task."""
         if reason is Reason.USER:
             await self._check_breaks_off(principal, name)
         return await self._move(

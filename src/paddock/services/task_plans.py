@@ -1,4 +1,4 @@
-"""What is asked for becomes a task, or is refused before anything is made."""
+"""Validates task requests and builds their records."""
 
 from dataclasses import dataclass, replace
 
@@ -160,7 +160,7 @@ class TaskPlans:
     async def _following(
         self, principal: Principal, wish: TaskWish
     ) -> tuple[TaskWish, Conversation]:
-        """With the same agent and its session; where it worked, unless another place is named."""
+        """Continue a task with its agent and session, in its workspace unless one is given."""
         before = await self._store.read(lambda tx: found(tx, principal.team_id, wish.follows))
         agent = self._settings.agent(before.agent)
         if wish.agent not in ("", before.agent) or not agent.traits.resumes:

@@ -20,7 +20,7 @@ MOST_EVENTS = 20_000
 MOST_RAW = 32 << 20
 """Bytes of an agent's output that are kept."""
 _LINES_AT_ONCE = 1000
-"""Lines that are read before somebody else has a turn: each takes about 0.1 ms."""
+"""Lines read before yielding to the event loop; each takes about 0.1 ms."""
 _MOST_BEYOND = 20_000
 """Of those that are told even then."""
 _ALWAYS_TOLD = frozenset(
@@ -143,7 +143,7 @@ class Steps:
             conversation = replace(conversation, beyond=conversation.beyond + len(always))
         if conversation.beyond <= _MOST_BEYOND:
             return conversation, events
-        why = f"the agent told of more than {MOST_EVENTS + _MOST_BEYOND} events, and was ended"
+        why = f"the agent sent more than {MOST_EVENTS + _MOST_BEYOND} events and was stopped"
         if conversation.why_stopped is None:
             conversation = replace(conversation, why_stopped=Reason.TOO_MUCH, stop_detail=why)
         event = AgentEvent(AgentEventKind.ERROR, {"message": why, "final": False})

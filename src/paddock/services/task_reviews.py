@@ -114,7 +114,7 @@ class Reviews:
         return following
 
     async def validate(self, hold: Hold, left: Left, *, resumes: bool) -> Next:
-        """What follows from the verdict of a task in the mode validate."""
+        """Return the next step after the verdict of a task in mode validate."""
 
         async def read() -> dict[str, Any]:
             task = await hold.refresh()  # its agent may have reported a verdict since

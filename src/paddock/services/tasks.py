@@ -39,7 +39,7 @@ class TaskQuestions:
         self._queue = queue
 
     async def get(self, principal: Principal, task_id: str) -> TaskRecord:
-        """One that is pending says in `detail` why."""
+        """Return a task. A pending one has the reason in `detail`."""
         principal.require(Scope.TASKS_READ)
 
         def read(tx: Transaction) -> TaskRecord:

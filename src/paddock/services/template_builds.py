@@ -1,4 +1,4 @@
-"""Builds of providers' templates in this process, and whoever follows them."""
+"""Template builds in this process, and their followers."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class _Build:
     waiting: int = 0
     """How many creations of sandboxes wait for it."""
     is_wanted: bool = False
-    """Somebody asked for the build itself, so it continues when nobody follows it any more."""
+    """Requested by `template build`: it continues without followers."""
 
 
 class TemplateBuilds:
@@ -80,7 +80,7 @@ class TemplateBuilds:
             self._drop_unless_wanted(place, build)
 
     async def aclose(self) -> None:
-        """What is half built is thrown away by the provider."""
+        """Cancel all builds. The provider removes partial results."""
         for work in (*self._ending, *(each.work for each in self._underway.values())):
             await work.aclose()
 
@@ -92,7 +92,7 @@ class TemplateBuilds:
         return build
 
     def _drop_unless_wanted(self, place: _Place, build: _Build) -> None:
-        """Nobody waits for it: it is cancelled, and nobody waits for that either."""
+        """Cancel a build that no creation waits for, in the background."""
         if build.waiting or build.is_wanted or self._underway.get(place) is not build:
             return
         del self._underway[place]

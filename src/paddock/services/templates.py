@@ -28,7 +28,7 @@ class Listed:
     template: Template
     is_built: bool
     tags: tuple[str, ...] = ()
-    """Of one that a team has built from code and that is its own; NAME:TAG means that build."""
+    """Tags of a team's template; NAME:TAG selects a build."""
 
 
 class Templates:
@@ -206,7 +206,7 @@ class Templates:
 
 
 def of_family(family: Family) -> Listed | None:
-    """One of the team's own; None as long as no build of it is ready."""
+    """Return a team's template; None while no build of it is ready."""
     tags = sorted(family.tags, key=lambda tag: (tag != DEFAULT_TAG, tag))
     build = family.builds.get(family.tags[tags[0]]) if tags else None
     if build is None:

@@ -30,7 +30,7 @@ Cut = Callable[[], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Visit:
-    """Somebody who waits for a sandbox's answer, or is getting it."""
+    """A request that waits for a sandbox's response or receives it."""
 
     sandbox: SandboxRecord
     since: int

@@ -76,7 +76,7 @@ class NpmAgentStore:
             return None
         if seen.st_size != size or not seen.st_mode & stat.S_IXOTH:
             return None
-        with suppress(OSError):  # whoever may not write here may still use it by its path
+        with suppress(OSError):  # without write access the program still works by its path
             _link(place, program)
         return Installed(package, f"{place.name}/{program}")
 

@@ -22,7 +22,7 @@ from paddock.domain.errors import Broken, InvalidRequest, PaddockError, Unavaila
 ENVIRONMENT = "environment"
 """As the setting: the index that pip or uv is configured with."""
 DISTRIBUTION = "paddock-sandbox"
-"""What the package is called on an index. There `paddock` is another project."""
+"""The name of the distribution. On PyPI, `paddock` is a different project."""
 _COMMAND = "paddock"
 _FRESH_S = 86400.0
 _DEADLINE_S = 5.0

@@ -19,7 +19,7 @@ OnProgress = Callable[[str, float | None], None]
 
 
 class Creation:
-    """One creation. The options are those of `AsyncSandbox.create`."""
+    """A sandbox that the server creates. Takes the options of `AsyncSandbox.create`."""
 
     def __init__(self, server: Server, options: Mapping[str, Any]) -> None:
         self._server = server

@@ -170,7 +170,7 @@ class TaskResult:
     unseen: str | None
     """Why it is not known what was changed, where it is not."""
     warnings: tuple[str, ...]
-    """What to doubt although the task was completed."""
+    """Reasons not to trust the result: no evidence of work, or a skipped review."""
     seconds: float
 
 

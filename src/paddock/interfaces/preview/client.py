@@ -195,7 +195,7 @@ class ClientConnection(asyncio.Protocol):
             self._close()
 
     def _leave(self) -> None:
-        """It counts no more."""
+        """Remove the connection from the limits."""
         self._hub.rouse(self)
         if not self._has_left:
             self._has_left = True

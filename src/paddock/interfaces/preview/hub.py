@@ -51,10 +51,10 @@ class Attended(Protocol):
 
 
 class Evictable(Attended, Protocol):
-    """One that can be idle."""
+    """A client connection that can be closed while it is idle."""
 
     counted_as: str
-    """Whose connections it is counted with."""
+    """The address whose connection limit it counts against."""
 
 
 class Hub:
@@ -97,11 +97,11 @@ class Hub:
         return "" if self._evict(most) else "connections"
 
     def rest(self, connection: Evictable) -> None:
-        """It is idle from now on, and may be closed to make room."""
+        """Mark the connection as idle: it may be closed to make room."""
         self._idle.setdefault(connection.counted_as, {})[connection] = None
 
     def rouse(self, connection: Evictable) -> None:
-        """It is idle no more."""
+        """Mark the connection as busy."""
         idle = self._idle.get(connection.counted_as)
         if idle is not None:
             idle.pop(connection, None)

@@ -21,6 +21,6 @@ def is_reset(connection: socket.socket) -> bool:
 
 
 def end_with_reset(transport: asyncio.Transport) -> None:
-    """When it is closed, the other side is told that this was not in order."""
+    """Make close() send a TCP reset, so that the peer sees an incomplete response."""
     connected = transport.get_extra_info("socket")
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -16,7 +16,7 @@ _PARENT = "paddock/jails"
 
 
 def jail_resources() -> Resources:
-    """Half of the host's CPUs: sandboxes go on working while an image is unpacked."""
+    """Half of the host's CPUs, so that unpacking an image does not starve sandboxes."""
     return Resources(cpus=max(1.0, (os.cpu_count() or 1) / 2), memory_mib=2048, pids=256)
 
 

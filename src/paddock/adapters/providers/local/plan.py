@@ -94,7 +94,7 @@ def check_network(engine: str) -> None:
 
 
 def granted(asked: Resources, pool: Path) -> Resources:
-    """What a sandbox gets. InvalidRequest when it asks for more than the host has."""
+    """Return the resources of a sandbox. InvalidRequest if the host has less."""
     host = host_resources(pool)
     fitting = asked.fitted(host)
     fitting.check_within(host)

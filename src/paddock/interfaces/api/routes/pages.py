@@ -32,7 +32,7 @@ _STYLE = resources.files(preview).joinpath("page.css").read_text()
 
 @router.get("/")
 async def start(request: Request, given: Given) -> HTMLResponse:
-    """What runs here; for a signed-in browser, also the team's sandboxes."""
+    """Show what runs here and, to a signed-in browser, the team's sandboxes."""
     try:
         who = await principal(request)
     except Unauthenticated:

@@ -146,7 +146,7 @@ def show_wish(wish: EgressWish) -> EgressWishShape:
 
 
 def show_preset(wish: EgressWish, name: str, shipped: EgressWish | None) -> EgressHeldShape:
-    """With a warning when rules that come with Paddock are not in it any more."""
+    """Return a preset, with a warning if it omits built-in rules."""
     shown = show_held(wish, f"preset {name}")
     gone = [rule for rule in (shipped.rules if shipped else ()) if rule not in wish.rules]
     if gone:

@@ -34,7 +34,7 @@ async def followed(creation: Creation, *, quiet: bool) -> AsyncSandbox:
 
 
 def remainder(creation: Creation) -> str:
-    """What an interrupted creation leaves on the server."""
+    """Return a message that says what an interrupted creation leaves on the server."""
     if (info := creation.info) is None:
         return "the server may still create the sandbox; check with `paddock ls`"
     if info.state == "creating":

@@ -137,7 +137,7 @@ async def _disposable(
 
 
 async def _made(options: dict[str, Any], server: Server, *, quiet: bool) -> AsyncSandbox:
-    """An interrupt cancels the creation: the server would go on with it."""
+    """Cancel the creation on an interrupt; the server would continue it."""
     mark = new_ulid()
     creation = Creation(server, {**options, "labels": {_MARK: mark, **options["labels"]}})
     try:

@@ -16,7 +16,7 @@ from paddock.interfaces.cli.remote.session import connected
 from paddock.interfaces.client import AsyncSecrets, Server
 
 _ROUTES = {"anthropic": "", "openai": "/v1", "gemini": ""}
-"""What the scripted model speaks, with the path of each base URL."""
+"""The APIs of the scripted model, with the path of each base URL."""
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _KEY = "scripted"
 _READY = """scripted model at {url}

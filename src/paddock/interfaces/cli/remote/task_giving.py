@@ -277,7 +277,7 @@ async def followed(
 
 
 async def _knowing(task: AsyncTask, known: Known, event: Event) -> Known:
-    """What the line of this event needs beside it, asked for once."""
+    """Load the task data that the event's line needs, once."""
     if event.kind in _WITH_PATHS and not known.directory:
         known = replace(known, directory=(await task.info()).directory or "")
     if event.kind == "task.message" and event.data.get("message") not in known.messages:

@@ -23,7 +23,7 @@ _QUIET = (
     "guardian.paused",  # `task.waiting` says it
 )
 _MOST_LINES = 10
-"""Of the output of a tool that failed."""
+"""Lines that are shown of a failed tool's output."""
 _SUBJECTS = (
     "command",
     "cmd",
@@ -46,7 +46,7 @@ _ERRORS = ("failed", "error")
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the lines of a task need beside its events."""
+    """Task data that lines need besides the events."""
 
     directory: str = ""
     """Paths within it are shown without it."""
@@ -191,7 +191,7 @@ def _planned(_data: Data) -> str:
 
 
 def _reviewed(data: Data) -> str:
-    """With what is to be done about it."""
+    """Format a diagnosis with its findings."""
     color = "green" if data.get("approved") else "yellow"
     head = click.style(f"· review {data.get('review')}: {data.get('verdict')}", fg=color)
     found = [
@@ -224,7 +224,7 @@ def _restarted(data: Data) -> str:
     line = f"· restarted: {in_lines(str(data.get('why') or data.get('reason', '')))}"
     if data.get("lost"):
         kept = data.get("snapshot")
-        begins = f"goes on from snapshot {kept}" if kept else "begins again from its beginning"
+        begins = f"continues from snapshot {kept}" if kept else "starts again"
         line = printable(f"· sandbox {data['lost']} was lost; the task {begins}, in another")
     return click.style(line, fg="yellow")
 
@@ -254,7 +254,7 @@ _LINES_WITH: Mapping[str, Callable[[Event, Known], str]] = {
 
 
 def _state(kind: str, data: Data) -> str:
-    """What became of it and why; the reason of a failure is shown in full."""
+    """Format the end of a task. The reason of a failure is shown in full."""
     whose, _, what = kind.partition(".")
     names = ("rule", "reason", "detail", "why", "message", "text", "by", "error")
     said = [str(data[name]) for name in names if data.get(name)]

@@ -99,7 +99,7 @@ CUSTOM = {
     "etc/resolv.conf": "",
     "etc/machine-id": "",
     "etc/default/locale": "LANG=C.UTF-8\n",
-    # Without an identity `git commit` fails. What a repository or a user sets comes first.
+    # Without an identity `git commit` fails. Settings of a repository or user take precedence.
     "etc/gitconfig": "[user]\n\tname = sandbox\n\temail = sandbox@localhost\n",
     # A sandbox is what a virtual environment would protect the system from.
     "etc/pip.conf": "[global]\nbreak-system-packages = true\n",

@@ -166,7 +166,7 @@ def _surroundings(scratch: Path | None, *, online: bool) -> Iterator[str]:
 
 @contextmanager
 def _shown(authorities: str) -> Iterator[tuple[list[str], list[int]]]:
-    """What is the same in every jail: options for bubblewrap, and descriptors it reads."""
+    """Options and descriptors for bubblewrap that all jails share."""
     options, files = [], []
     shown = {
         ("--ro-bind-data", "/etc/hosts"): _HOSTS,

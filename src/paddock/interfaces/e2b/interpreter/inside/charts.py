@@ -95,7 +95,7 @@ def _value(axis: Any, value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can say. Every number is a float, so that no type depends on the data."""
+    """Convert to JSON. Every number is a float, so that no type depends on the data."""
     if hasattr(value, "isoformat"):
         return value.isoformat()
     try:

@@ -286,7 +286,7 @@ class Context:
             if not message:
                 if await self._manager.is_alive():
                     continue
-                why = "the kernel has died and was started anew"
+                why = "the kernel has died and was restarted"
                 try:
                     await self._renew()
                 except (OSError, RuntimeError) as error:

@@ -29,7 +29,7 @@ const written = (fd) => (data, encoding, then) => {
 }
 process.stdout.write = written(1)
 process.stderr.write = written(2)
-// What goes wrong outside of a cell, such as in a timer, has nobody else to tell.
+// Errors outside of a cell, such as in a timer, have no other listener.
 const tell = (cell, said) => {
   if (cell !== open) return process.stderr.write(said.error ? said.error.stack + '\n' : '')
   open = 0

@@ -27,7 +27,7 @@ def set_code(language: str, env: dict[str, str]) -> str:
 
 
 def unset_code(language: str, env: dict[str, str]) -> str:
-    """A kernel that was started anew meanwhile knows of none."""
+    """Restore the variables. Does nothing in a restarted kernel, which has none."""
     if language == "python":
         return (
             "import os as _os\n"
